@@ -1,0 +1,106 @@
+"""Text that a command reads: programs, schemas, parameters, from a file, the line itself or standard input.
+
+`-` as a path means standard input everywhere. A failure to read is a sentence about the file, never a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import InputError
+
+STDIN = "-"
+
+
+def read_text(path: str, *, what: str) -> str:
+    """The whole text of a file, or of standard input; `what` names its role in messages.
+
+    Raises:
+        InputError: the file is missing, unreadable or not UTF-8.
+    """
+    try:
+        if path == STDIN:
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(path).read_bytes().decode("utf-8")
+    except FileNotFoundError as exc:
+        raise InputError(f"cannot read the {what} '{path}': no such file") from exc
+    except UnicodeDecodeError as exc:
+        name = "standard input" if path == STDIN else f"'{path}'"
+        raise InputError(f"cannot read the {what} {name}: byte {exc.start} is not UTF-8") from exc
+    except OSError as exc:
+        raise InputError(f"cannot read the {what} '{path}': {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def query_text(path: str | None, inline: str | None) -> str:
+    """The program of `query` and `mutate`: from `--query` or from `-e`, and from exactly one of them.
+
+    Raises:
+        InputError: neither or both are given, or the inline text is blank.
+    """
+    if path is not None and inline is not None:
+        raise InputError("--query and -e are mutually exclusive: pass one of them")
+    if inline is not None:
+        if not inline.strip():
+            raise InputError("the text of -e is empty")
+        return inline
+    if path is None:
+        raise InputError("no query given: pass --query <file> or -e <text>; stored queries belong to a cluster")
+    return read_text(path, what="query file")
+
+
+def parameters(text: str | None, path: str | None) -> dict[str, Any]:
+    """The parameters of a program, as a JSON object on the line or in a file.
+
+    Raises:
+        InputError: both are given, or the text is not one JSON object.
+    """
+    if text is not None and path is not None:
+        raise InputError("--params and --params-file are mutually exclusive: pass one of them")
+    if path is not None:
+        text = read_text(path, what="parameter file")
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_members)
+    except json.JSONDecodeError as exc:
+        raise InputError(f"params must be a JSON object: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
+    except RecursionError as exc:
+        raise InputError("params must be a JSON object: it is nested too deeply") from exc
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InputError("params must be a JSON object")
+    return value
+
+
+def query_files(paths: Iterable[str]) -> Iterator[str]:
+    """Each path itself, and for a folder every `.gq` file below it, in order.
+
+    Raises:
+        InputError: a path does not exist, or a folder holds no query file.
+    """
+    for path in paths:
+        if path == STDIN or not Path(path).is_dir():
+            yield path
+            continue
+        found = sorted(str(file) for file in Path(path).rglob("*.gq"))
+        if not found:
+            raise InputError(f"the folder '{path}' holds no .gq file")
+        yield from found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InputError(f"params must be a JSON object: {name} is not JSON")
+
+
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InputError(f"params must be a JSON object: '{twice}' occurs twice")
+    return members

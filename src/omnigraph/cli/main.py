@@ -1,0 +1,107 @@
+"""The entry point of the `omnigraph` program.
+
+`main` loads only the verb that was asked for, runs it, and turns whatever went wrong into one sentence and an exit
+code. A verb is listed once, in `VERBS`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.arguments import settle, wants_json
+from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, exit_code
+from omnigraph.errors import GraphError, InternalError
+
+VERBS: dict[str, str] = {
+    "version": "version",
+}
+"""Each verb and the module of `omnigraph.cli.commands` that registers it, in the order help lists them."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command line and leave the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if words is None else words))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line and return its exit code; every failure ends as a sentence on standard error."""
+    line = settle(words)
+    for warning in line.warnings:
+        typer.echo(warning, err=True)
+    try:
+        application = build_application([line.verb] if line.verb in VERBS else VERBS)
+        outcome = application(list(line.words) or ["--help"], prog_name="omnigraph", standalone_mode=False)
+        return outcome if isinstance(outcome, int) else SUCCESS
+    except typer.TyperException as refusal:
+        typer.echo(f"error: {refusal.format_message()}", err=True)
+        typer.echo("Run the command with --help to see how it is used.", err=True)
+        return refusal.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("error: interrupted", err=True)
+        return INTERRUPTED
+    except GraphError as error:
+        return report(error, as_json=wants_json(line.words))
+    except BrokenPipeError:
+        # The reader of our output has left; a second message into the same pipe at exit would be noise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    except Exception as error:
+        # The last door: a bug of ours is a sentence too, and never a traceback.
+        if os.environ.get("OMNIGRAPH_TRACEBACK"):
+            raise
+        cause = InternalError(
+            f"unexpected {type(error).__name__}: {error} (set OMNIGRAPH_TRACEBACK=1 to see where it happened)"
+        )
+        return report(cause, as_json=wants_json(line.words))
+
+
+def report(error: GraphError, *, as_json: bool) -> int:
+    """Print an error for the caller, the way the surface it asked for has it, and return the exit code."""
+    typer.echo(f"error: {error.message}", err=True)
+    if as_json:
+        from omnigraph.cli.output import to_json
+        from omnigraph.wire import error_output
+
+        typer.echo(to_json(error_output(error)))
+    return exit_code(error)
+
+
+def build_application(verbs: Iterable[str]) -> typer.Typer:
+    """The application with these verbs; a verb that is not named is not even imported."""
+    application = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    application.callback()(_global_flags)
+    for verb in verbs:
+        import_module(f"omnigraph.cli.commands.{VERBS[verb]}").register(application)
+    return application
+
+
+def _global_flags(
+    store: Annotated[str | None, typer.Option("--store", metavar="URI", help="The graph's store.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config.")] = None,
+    actor: Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who a write is attributed to.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write on a remote target.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the target of a write.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-v", help="Print the version and exit.")] = False,
+) -> None:
+    """A lakehouse graph database: typed property graphs with atomic commits and a history to read."""
+    # `settle` has moved the other flags behind the verb, where each verb takes those that apply to it.
+    if version:
+        from omnigraph.cli.commands.version import version_line
+
+        typer.echo(version_line())
+        raise typer.Exit
+
+
+if __name__ == "__main__":
+    main()

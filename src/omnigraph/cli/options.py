@@ -1,0 +1,65 @@
+"""The flags that verbs share, each declared once with its help.
+
+A verb lists the ones it takes in its signature, and so the parser refuses the others.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+ADDRESS = "Address"
+
+
+class Format(StrEnum):
+    """The formats of a read."""
+
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+Uri = Annotated[
+    str | None,
+    typer.Argument(metavar="[URI]", help="The graph: a path, file:// or s3:// URI.", show_default=False),
+]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URI", help="The graph's store.", show_default=False, rich_help_panel=ADDRESS),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A profile of ~/.omnigraph/config.yaml.",
+        envvar="OMNIGRAPH_PROFILE",
+        show_default=False,
+        rich_help_panel=ADDRESS,
+    ),
+]
+Actor = Annotated[
+    str | None,
+    typer.Option("--as", metavar="ACTOR", help="Who the write is attributed to.", show_default=False),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Consent to a destructive write on a target that is not local.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print the line that names the target of a write.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
+Query = Annotated[
+    str | None,
+    typer.Option("--query", metavar="FILE", help="A query file; - reads standard input.", show_default=False),
+]
+Inline = Annotated[str | None, typer.Option("-e", metavar="TEXT", help="The query itself, inline.", show_default=False)]
+Params = Annotated[
+    str | None, typer.Option("--params", metavar="JSON", help="Parameters as a JSON object.", show_default=False)
+]
+ParamsFile = Annotated[
+    str | None,
+    typer.Option("--params-file", metavar="FILE", help="Parameters in a file; - for stdin.", show_default=False),
+]
+Schema = Annotated[str, typer.Option("--schema", metavar="FILE", help="A schema file (.pg); - reads standard input.")]

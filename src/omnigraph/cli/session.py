@@ -1,0 +1,84 @@
+"""What a verb needs from its surroundings: the configuration, the graph it addresses, consent, and a place to print.
+
+The one module of the command line that reads the environment and opens graphs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from omnigraph.cli.config import OperatorConfig, load_config, operator_home
+from omnigraph.cli.target import resolve_target
+from omnigraph.errors import InputError
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
+
+
+class Session:
+    """One command: its configuration and its target, settled before anything is read or written."""
+
+    def __init__(
+        self, command: str, *, uri: str | None = None, store: str | None = None, profile: str | None = None
+    ) -> None:
+        self.command = command
+        self.config = configuration()
+        self.target = resolve_target(self.config, uri=uri, store=store, profile=profile)
+
+    def actor(self, given: str | None) -> str | None:
+        """Who a write is attributed to: the flag, else the configuration, else nobody."""
+        return given if given is not None else self.config.actor
+
+    def announce(self, *, quiet: bool) -> None:
+        """Name the target of a write on standard error, before it begins."""
+        if not quiet:
+            typer.echo(self.target.announce(self.command), err=True)
+
+    def confirm_destructive(self, *, yes: bool, as_json: bool) -> None:
+        """Let a destructive write go on where it is local or consented to.
+
+        Raises:
+            InputError: the target is not local and nobody consented.
+        """
+        if self.target.is_local or yes:
+            return
+        about = f"destructive '{self.command}' against {self.target.uri} (not local)"
+        if sys.stdin.isatty() and not as_json:
+            answer = typer.prompt(f"About to run a {about}. Type 'yes' to continue", default="", err=True)
+            if answer.strip().lower() in ("yes", "y"):
+                return
+        raise InputError(f"refused to run a {about}: pass --yes to consent")
+
+    @contextmanager
+    def open(self, *, read_only: bool) -> Iterator[Graph]:
+        """The graph, closed again when the verb is done with it."""
+        import omnigraph
+
+        with omnigraph.connect(self.target.uri, read_only=read_only) as graph:
+            yield graph
+
+
+def configuration() -> OperatorConfig:
+    """The operator's configuration, after its warnings went to standard error."""
+    config = load_config(operator_home(os.environ))
+    for warning in config.warnings:
+        typer.echo(warning, err=True)
+    return config
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Print result lines on standard output, in pieces large enough to be quick and small enough to stream."""
+    piece: list[str] = []
+    for line in lines:
+        piece.append(line)
+        if len(piece) == 4_096:
+            typer.echo("\n".join(piece))
+            piece = []
+    if piece:
+        typer.echo("\n".join(piece))

@@ -1,0 +1,43 @@
+"""Errors as exit codes and as JSON."""
+
+import pytest
+
+from omnigraph import errors
+from omnigraph.cli.exits import exit_code
+from omnigraph.wire import error_output
+
+CASES: list[tuple[errors.GraphError, int, str | None]] = [
+    (errors.ParseError("m"), 1, "bad_request"),
+    (errors.ConstraintError("m"), 1, "bad_request"),
+    (errors.GraphNotFoundError("m"), 1, "not_found"),
+    (errors.VersionReclaimedError("m", table_key="node:A", version=3), 1, None),
+    (errors.AlreadyExistsError("m"), 3, "conflict"),
+    (errors.ExpectedVersionMismatchError(table_key="node:A", expected=1, actual=2), 3, "conflict"),
+    (errors.KeyConflictError(table_key="node:A", entity_id="x"), 3, "conflict"),
+    (errors.MergeConflictError("m", conflicts=[]), 3, "conflict"),
+    (errors.PreconditionFailedError(expected="a", actual="b"), 4, None),
+    (errors.PolicyError("m"), 5, "forbidden"),
+    (errors.LimitError("m", resource="rows", limit=1, actual=2), 1, None),
+    (errors.RecoveryRequiredError("m", operation_id="01K"), 1, None),
+    (errors.StorageError("m"), 1, "internal"),
+    (errors.FormatError("m"), 1, "internal"),
+    (errors.InternalError("m"), 1, "internal"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "wire"), CASES, ids=lambda value: type(value).__name__)
+def test_each_class_has_its_exit_code_and_wire_code(error: errors.GraphError, code: int, wire: str | None) -> None:
+    assert exit_code(error) == code
+    body = error_output(error)
+    assert body["error"] == error.message
+    assert body.get("code") == wire
+    assert error.facts().items() <= body.items()
+
+
+def test_a_lost_race_has_the_body_of_the_specification() -> None:
+    error = errors.ExpectedVersionMismatchError(table_key="node:Person", expected=9, actual=11)
+    assert error_output(error) == {
+        "error": "stale view of 'node:Person': expected manifest table version 9 but current is 11 — refresh and retry",
+        "code": "conflict",
+        "manifest_conflict": {"table_key": "node:Person", "expected": 9, "actual": 11},
+    }
