@@ -63,5 +63,5 @@ def test_a_folder_stands_for_its_query_files_in_order(tmp_path: Path) -> None:
     found = list(query_files([str(tmp_path), "-", "single.gq"]))
     assert found == [str(tmp_path / "a.gq"), str(tmp_path / "b.gq"), str(tmp_path / "deep" / "c.gq"), "-", "single.gq"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no .gq file"):
+    with pytest.raises(InputError, match=r"no \.gq file"):
         list(query_files([str(tmp_path / "empty")]))

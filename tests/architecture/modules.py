@@ -1,0 +1,43 @@
+"""The source of the package as syntax trees, shared by the tests of its architecture."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "omnigraph"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Its dotted name without the package: `engine.storage.tables`."""
+        parts = self.path.relative_to(SOURCE).with_suffix("").parts
+        return ".".join(part for part in parts if part != "__init__")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(encoding="utf-8"))
+
+    def imports(self) -> Iterator[str]:
+        """The top-level package of every import, wherever in the file it stands."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                yield node.module.partition(".")[0]
+
+    def within(self, home: str) -> bool:
+        return self.name == home or self.name.startswith(f"{home}.")
+
+
+def modules() -> list[Module]:
+    return [Module(path) for path in sorted(SOURCE.rglob("*.py"))]
