@@ -1,0 +1,299 @@
+"""Input files cut into pieces that tasks can read on their own.
+
+A text file is cut at fixed byte offsets; a piece owns the lines that *start* inside it, so every line has exactly one
+owner whatever the offsets are. A Parquet file is cut between row groups. A compressed text file is one piece, read as
+a stream. Absolute line numbers cost a pass over the file, so they are found only for lines somebody wants to name.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from omnigraph.errors import InputError, NotFoundError
+
+PIECE_BYTES = 16 << 20
+LINE_BYTES_MAX = 32 << 20
+
+_CHUNK = 1 << 20
+_BLANK_LINES = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
+_GLOB = re.compile(r"[*?\[]")
+
+
+class FileFormat(StrEnum):
+    """What a file holds, told by its name."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+_FORMAT_BY_ENDING = {
+    ".jsonl": FileFormat.JSONL,
+    ".ndjson": FileFormat.JSONL,
+    ".json": FileFormat.JSONL,
+    ".csv": FileFormat.CSV,
+    ".parquet": FileFormat.PARQUET,
+    ".pq": FileFormat.PARQUET,
+}
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file as it was when the job was planned; a change of size meanwhile is an error, not half a load."""
+
+    uri: str
+    size: int
+    format: FileFormat
+    compressed: bool
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file for one task: bytes of a text file, or row groups of a Parquet file, from `start` to `end`.
+
+    `weight` is its size in bytes. `first_row` counts the Parquet rows before it, which makes row numbers absolute.
+    """
+
+    file: InputFile
+    start: int
+    end: int
+    weight: int
+    first_row: int = 0
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Whole lines, and how many lines of the same piece came before them."""
+
+    data: bytes
+    lines_before: int
+
+
+# --- finding files ---------------------------------------------------------------------------------------------------
+
+
+def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The Arrow filesystem of a path or URI, and the path inside it."""
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
+    try:
+        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowInvalid, OSError) as exc:
+        raise InputError(f"'{uri}' is not a location files can be read from: {exc}") from exc
+    return found
+
+
+def find_files(source: str | os.PathLike[str], *, default: FileFormat = FileFormat.JSONL) -> list[InputFile]:
+    """The files a path, folder, glob or URI stands for, in name order; hidden files of a folder are left out.
+
+    Raises:
+        NotFoundError: nothing is there.
+    """
+    text = os.fspath(source)
+    if "://" not in text and _GLOB.search(text) and not os.path.exists(text):
+        names = sorted(glob.glob(os.path.expanduser(text), recursive=True))
+        found = [file for name in names for file in _files_at(name, default)]
+    else:
+        found = _files_at(text, default)
+    if not found:
+        raise NotFoundError(f"no input file at '{text}'")
+    return found
+
+
+def _files_at(uri: str, default: FileFormat) -> list[InputFile]:
+    filesystem, path = open_filesystem(uri)
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound:
+            raise NotFoundError(f"no input file at '{uri}'")
+        if info.type != pafs.FileType.Directory:
+            return [_describe(uri, info.size, default)]
+        listed = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    except OSError as exc:
+        raise InputError(f"'{uri}' cannot be read: {exc}") from exc
+    prefix = uri.rstrip("/")
+    inner = path.rstrip("/")
+    visible = [entry for entry in listed if entry.is_file and not _hidden(entry.path[len(inner) + 1 :])]
+    named = [(f"{prefix}{entry.path[len(inner) :]}", entry.size) for entry in visible]
+    return [_describe(name, size, default) for name, size in sorted(named)]
+
+
+def _hidden(relative: str) -> bool:
+    """Spark and editors leave `_SUCCESS`, `.crc` and the like beside data."""
+    return any(part.startswith((".", "_")) for part in relative.split("/"))
+
+
+def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
+    name = uri.lower()
+    compressed = name.endswith(".gz")
+    ending = os.path.splitext(name.removesuffix(".gz"))[1]
+    return InputFile(uri, size, _FORMAT_BY_ENDING.get(ending, default), compressed)
+
+
+# --- cutting ---------------------------------------------------------------------------------------------------------
+
+
+def cut(file: InputFile, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+    """The pieces of a file, in order; an empty file has none."""
+    if file.format is FileFormat.PARQUET:
+        return _cut_parquet(file, piece_bytes)
+    if file.size == 0:
+        return []
+    if file.compressed:
+        return [Piece(file, 0, file.size, file.size)]
+    starts = range(0, file.size, piece_bytes)
+    ends = [min(start + piece_bytes, file.size) for start in starts]
+    return [Piece(file, start, end, end - start) for start, end in zip(starts, ends, strict=True)]
+
+
+def open_parquet(file: InputFile) -> pq.ParquetFile:
+    """The Parquet file, ready to read.
+
+    Raises:
+        InputError: it is not one.
+    """
+    filesystem, path = open_filesystem(file.uri)
+    try:
+        return pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=True)
+    except (pa.ArrowInvalid, OSError) as exc:
+        raise InputError(f"{file.uri} is not a readable Parquet file: {exc}") from exc
+
+
+def _cut_parquet(file: InputFile, piece_bytes: int) -> list[Piece]:
+    metadata = open_parquet(file).metadata
+    pieces: list[Piece] = []
+    start, weight, first_row, rows = 0, 0, 0, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        weight += group.total_byte_size
+        rows += group.num_rows
+        if weight >= piece_bytes or number + 1 == metadata.num_row_groups:
+            if rows:
+                pieces.append(Piece(file, start, number + 1, weight, first_row))
+            start, weight, first_row, rows = number + 1, 0, first_row + rows, 0
+    return pieces
+
+
+def pack(pieces: Sequence[Piece], task_bytes: int) -> list[list[Piece]]:
+    """Neighbouring pieces gathered into tasks of about `task_bytes`, so that a task's rows make few fragments."""
+    tasks: list[list[Piece]] = []
+    filled = task_bytes
+    for piece in pieces:
+        if filled >= task_bytes:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(piece)
+        filled += piece.weight
+    return tasks
+
+
+# --- reading text ----------------------------------------------------------------------------------------------------
+
+
+def read_lines(piece: Piece) -> Iterator[TextBlock]:
+    """The lines a piece owns, as blocks of whole lines.
+
+    Raises:
+        InputError: the file changed since the job was planned, or has a line beyond the limit.
+    """
+    filesystem, path = open_filesystem(piece.file.uri)
+    with filesystem.open_input_file(path) as stream:
+        if stream.size() != piece.file.size:
+            raise InputError(f"{piece.file.uri} changed while it was being loaded")
+        yield from _inflated(piece, stream) if piece.file.compressed else _range(piece, stream)
+
+
+def _range(piece: Piece, stream: Any) -> Iterator[TextBlock]:
+    """The lines that start inside the byte range, the last of which may end beyond it."""
+    begin = max(piece.start - 1, 0)
+    stream.seek(begin)
+    data: bytes = stream.read(piece.end - begin)
+    if piece.start > 0:
+        newline = data.find(b"\n")
+        if newline < 0:
+            return
+        data = data[newline + 1 :]
+    if data and not data.endswith(b"\n"):
+        data += _rest_of_line(piece.file, stream)
+    if data:
+        yield TextBlock(data, 0)
+
+
+def _rest_of_line(file: InputFile, stream: Any) -> bytes:
+    parts: list[bytes] = []
+    length = 0
+    while chunk := stream.read(_CHUNK):
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            parts.append(chunk[: newline + 1])
+            break
+        parts.append(chunk)
+        length += len(chunk)
+        if length > LINE_BYTES_MAX:
+            raise InputError(f"{file.uri} has a line longer than {LINE_BYTES_MAX >> 20} MiB")
+    return b"".join(parts)
+
+
+def _inflated(piece: Piece, stream: Any) -> Iterator[TextBlock]:
+    """The lines of a gzip file (of any number of members), a bounded block at a time."""
+    held, lines = b"", 0
+    for part in _inflate(piece.file, stream):
+        held += part
+        if len(held) >= PIECE_BYTES:
+            cut_at = held.rfind(b"\n") + 1
+            if cut_at == 0:
+                if len(held) > LINE_BYTES_MAX:
+                    raise InputError(f"{piece.file.uri} has a line longer than {LINE_BYTES_MAX >> 20} MiB")
+                continue
+            yield TextBlock(held[:cut_at], lines)
+            lines += held.count(b"\n", 0, cut_at)
+            held = held[cut_at:]
+    if held:
+        yield TextBlock(held, lines)
+
+
+def _inflate(file: InputFile, stream: Any) -> Iterator[bytes]:
+    machine = None
+    try:
+        while chunk := stream.read(_CHUNK):
+            while chunk:
+                machine = machine or zlib.decompressobj(wbits=31)
+                yield machine.decompress(chunk)
+                chunk = machine.unused_data
+                machine = None if machine.eof else machine
+        if machine is not None:
+            raise zlib.error("it ends in the middle")
+    except zlib.error as exc:
+        raise InputError(f"{file.uri} is not a readable gzip file: {exc}") from exc
+
+
+def position_of(piece: Piece) -> tuple[int, int]:
+    """How many lines, and how many records (lines that are not blank), of the file come before a piece's first line."""
+    if piece.start == 0 or piece.file.compressed:
+        return 0, 0
+    filesystem, path = open_filesystem(piece.file.uri)
+    lines = blanks = 0
+    held = b""
+    with filesystem.open_input_file(path) as stream:
+        while stream.tell() < piece.start and (chunk := stream.read(min(PIECE_BYTES, piece.start - stream.tell()))):
+            held += chunk
+            whole = held.rfind(b"\n") + 1
+            lines += held.count(b"\n", 0, whole)
+            blanks += len(_BLANK_LINES.findall(held[:whole]))
+            held = held[whole:]
+        if held:
+            # The line cut by the piece's start belongs to the piece before it.
+            lines += 1
+            blanks += not (held + _rest_of_line(piece.file, stream)).strip()
+    return lines, lines - blanks
