@@ -1,0 +1,1 @@
+"""What is published: the `__manifest` table, its snapshots, its history. Start at `Snapshot`."""

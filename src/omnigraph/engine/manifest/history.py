@@ -1,0 +1,215 @@
+"""The commits of a graph: where they are kept, listed and found.
+
+The manifest holds the newest commits, because they must become visible with what they commit. Older ones move to
+`_graph_commits.lance` in batches, always before they leave the manifest, so that the two together are complete at any
+moment and a publish never rewrites a long history. Both tables of this module are projections: if one is missing or
+behind, it is completed from the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from omnigraph.engine.manifest.records import CommitRecord
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.staged import stage_changes
+from omnigraph.errors import CommitNotFoundError, ConflictError, InternalError, StorageError
+from omnigraph.ids import MAIN, CommitId
+
+if TYPE_CHECKING:
+    from omnigraph.engine.manifest.publish import Manifest
+
+_MICROS = pa.timestamp("us")
+
+COMMITS_SCHEMA = pa.schema(
+    [
+        pa.field("graph_commit_id", pa.utf8(), nullable=False),
+        pa.field("manifest_branch", pa.utf8()),
+        pa.field("manifest_version", pa.uint64(), nullable=False),
+        pa.field("parent_commit_id", pa.utf8()),
+        pa.field("merged_parent_commit_id", pa.utf8()),
+        pa.field("created_at", _MICROS, nullable=False),
+    ]
+)
+ACTORS_SCHEMA = pa.schema(
+    [
+        pa.field("graph_commit_id", pa.utf8(), nullable=False),
+        pa.field("actor_id", pa.utf8(), nullable=False),
+        pa.field("created_at", _MICROS, nullable=False),
+    ]
+)
+ARCHIVE_ATTEMPTS = 5
+
+
+def _commit_rows(commits: Sequence[CommitRecord]) -> pa.Table:
+    columns: dict[str, list[object]] = {name: [] for name in COMMITS_SCHEMA.names}
+    for commit in commits:
+        for name in COMMITS_SCHEMA.names:
+            columns[name].append(getattr(commit, name))
+    return pa.table(columns, schema=COMMITS_SCHEMA)
+
+
+def _actor_rows(commits: Sequence[CommitRecord]) -> pa.Table:
+    named = [commit for commit in commits if commit.actor_id is not None]
+    return pa.table(
+        {
+            "graph_commit_id": [commit.graph_commit_id for commit in named],
+            "actor_id": [commit.actor_id for commit in named],
+            "created_at": [commit.created_at for commit in named],
+        },
+        schema=ACTORS_SCHEMA,
+    )
+
+
+class History:
+    """The commits of one graph."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    # --- the projection --------------------------------------------------------------------------------------------
+
+    def archive(self, commits: Sequence[CommitRecord]) -> list[CommitId]:
+        """Make sure the commit table holds these commits; returns their ids once it provably does.
+
+        Raises:
+            ConflictError: other processes kept archiving at the same time.
+        """
+        self._complete(layout.COMMIT_ACTORS, _actor_rows(commits))
+        self._complete(layout.GRAPH_COMMITS, _commit_rows(commits))
+        return [commit.graph_commit_id for commit in commits]
+
+    def _complete(self, path: str, rows: pa.Table) -> None:
+        """Append the rows whose commit the table does not hold yet, strictly, so that no commit is there twice."""
+        for _ in range(ARCHIVE_ATTEMPTS):
+            handle = self._open_or_create(path, rows.schema)
+            held = self._held(handle, rows["graph_commit_id"])
+            missing = rows.filter(pa.compute.invert(pa.compute.is_in(rows["graph_commit_id"], value_set=held)))
+            staged = stage_changes(handle, new_rows=missing)
+            if staged is None:
+                return
+            try:
+                self._manifest.store.commit(handle, staged, {})
+                return
+            except ConflictError:
+                continue
+        raise ConflictError(f"{path} kept changing while commits were added to it")
+
+    @staticmethod
+    def _held(handle: TableHandle, ids: pa.ChunkedArray) -> pa.Array:
+        if not len(ids):
+            return pa.array([], pa.utf8())
+        found = handle.scan(["graph_commit_id"], pa.compute.field("graph_commit_id").isin(ids.combine_chunks()))
+        return found["graph_commit_id"].combine_chunks()
+
+    def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:
+        store = self._manifest.store
+        try:
+            return store.open(path)
+        except StorageError as exc:
+            if exc.kind != "not_found":
+                raise
+        try:
+            return store.create(path, schema)
+        except StorageError as exc:
+            if exc.kind not in ("precondition", "not_found"):
+                raise
+            return store.open(path)
+
+    def project(self, branch: str = MAIN) -> None:
+        """Complete the commit tables from the manifest of a branch."""
+        commits = self._manifest.snapshot(branch).state.commits
+        self.archive(sorted(commits.values(), key=lambda commit: commit.order))
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def _archived(self) -> dict[CommitId, CommitRecord]:
+        """Every commit of the commit tables."""
+        store = self._manifest.store
+        if not store.exists(layout.GRAPH_COMMITS):
+            return {}
+        actors: dict[str, str] = {}
+        if store.exists(layout.COMMIT_ACTORS):
+            named = store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"])
+            actors = dict(zip(named["graph_commit_id"].to_pylist(), named["actor_id"].to_pylist(), strict=True))
+        rows = store.open(layout.GRAPH_COMMITS).scan()
+        created = rows["created_at"].cast(pa.int64()).to_pylist()
+        return {
+            row["graph_commit_id"]: CommitRecord(
+                row["graph_commit_id"],
+                row["manifest_branch"],
+                int(row["manifest_version"]),
+                row["parent_commit_id"],
+                row["merged_parent_commit_id"],
+                actors.get(row["graph_commit_id"]),
+                at,
+            )
+            for row, at in zip(rows.drop_columns(["created_at"]).to_pylist(), created, strict=True)
+        }
+
+    def list(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitRecord]:
+        """The commits reachable from a branch's head, newest first."""
+        state = self._manifest.snapshot(branch).state
+        known: Mapping[CommitId, CommitRecord] = state.commits
+        complete = False
+        found: dict[CommitId, CommitRecord] = {}
+        todo = [] if state.head is None else [state.head]
+        while todo:
+            commit_id = todo.pop()
+            if commit_id in found:
+                continue
+            if commit_id not in known and not complete:
+                known, complete = {**self._archived(), **state.commits}, True
+            commit = known.get(commit_id)
+            if commit is None:
+                raise InternalError(f"commit {commit_id} is named as a parent but recorded nowhere")
+            found[commit_id] = commit
+            todo.extend(p for p in (commit.parent_commit_id, commit.merged_parent_commit_id) if p is not None)
+            if limit is not None and len(found) >= limit and not complete and not self._has_merges(found.values()):
+                break
+        ordered = sorted(found.values(), key=lambda commit: commit.order, reverse=True)
+        return ordered if limit is None else ordered[:limit]
+
+    @staticmethod
+    def _has_merges(commits: Iterable[CommitRecord]) -> bool:
+        return any(commit.merged_parent_commit_id is not None for commit in commits)
+
+    def find(self, commit_id: str) -> CommitRecord:
+        """One commit, wherever it was made.
+
+        Raises:
+            CommitNotFoundError: there is no such commit.
+        """
+        wanted = CommitId(commit_id)
+        main = self._manifest.snapshot(MAIN).state.commits
+        if wanted in main:
+            return main[wanted]
+        archived = self._archived()
+        if wanted in archived:
+            return archived[wanted]
+        for branch in self._manifest.branches()[1:]:
+            commits = self._manifest.snapshot(branch).state.commits
+            if wanted in commits:
+                return commits[wanted]
+        raise CommitNotFoundError(f"there is no commit '{commit_id}'")
+
+    def snapshot_at(self, at: str | int, branch: str = MAIN) -> Snapshot:
+        """The state a commit id, a snapshot id (`manifest:<branch>:v<version>`) or a manifest version names.
+
+        Raises:
+            CommitNotFoundError: nothing has this name.
+        """
+        if isinstance(at, int) or at.isdecimal():
+            return self._manifest.snapshot(branch, version=int(at))
+        if at.startswith("manifest:"):
+            place, separator, version = at.removeprefix("manifest:").partition(":v")
+            if not separator or not version.isdecimal():
+                raise CommitNotFoundError(f"'{at}' is not a snapshot id: it reads manifest:<branch>:v<version>")
+            return self._manifest.snapshot(place, version=int(version))
+        commit = self.find(at)
+        return self._manifest.snapshot(commit.manifest_branch or MAIN, version=commit.manifest_version)

@@ -1,0 +1,273 @@
+"""The rows of `__manifest`, as records.
+
+The only module that knows how a record is spelled on disk (docs/format.md). Rows of kinds this release does not know
+are carried along unchanged, so that a newer release's additions survive an older writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import FormatError
+from omnigraph.ids import MAIN, CommitId, TableKey
+
+INTERNAL_SCHEMA_VERSION = 4
+STAMP_KEY = b"omnigraph:internal_schema_version"
+CONFIG = {"table_version_management": "true"}
+PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+MANIFEST_SCHEMA = pa.schema(
+    [
+        pa.field("object_id", pa.utf8(), nullable=False, metadata=PRIMARY_KEY),
+        pa.field("object_type", pa.utf8(), nullable=False),
+        pa.field("location", pa.utf8()),
+        pa.field("metadata", pa.utf8()),
+        pa.field("base_objects", pa.list_(pa.field("item", pa.utf8()))),
+        pa.field("table_key", pa.utf8(), nullable=False),
+        pa.field("table_version", pa.uint64()),
+        pa.field("table_branch", pa.utf8()),
+        pa.field("row_count", pa.uint64()),
+    ],
+    metadata={STAMP_KEY: str(INTERNAL_SCHEMA_VERSION)},
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One published table: where it lies, the version that is visible, and the branch that owns it (None is main)."""
+
+    table_key: TableKey
+    path: str
+    version: int
+    branch: str | None
+    row_count: int
+    incarnation: int = 1
+    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def e_tag(self) -> str | None:
+        """The tag of the version's manifest file, where the store has one."""
+        tag = self.metadata.get("e_tag")
+        return None if tag is None else str(tag)
+
+
+@dataclass(frozen=True)
+class TableLocation:
+    """The registration of a table."""
+
+    table_key: TableKey
+    path: str
+    incarnation: int = 1
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """Hides the versions of one incarnation of a table up to `version`."""
+
+    table_key: TableKey
+    version: int
+    incarnation: int = 1
+
+
+@dataclass(frozen=True)
+class CommitRecord:
+    """One commit. `created_at` is Unix time in microseconds; `properties` are free facts of its writer."""
+
+    graph_commit_id: CommitId
+    manifest_branch: str | None
+    manifest_version: int
+    parent_commit_id: CommitId | None
+    merged_parent_commit_id: CommitId | None
+    actor_id: str | None
+    created_at: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """What commits of one branch are sorted by."""
+        return (self.manifest_version, self.created_at, self.graph_commit_id)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest commit of a branch."""
+
+    branch: str
+    commit_id: CommitId
+    parent_commit_id: CommitId | None
+
+
+def _subject(key: str, incarnation: int) -> str:
+    return key if incarnation == 1 else f"{key}#{incarnation}"
+
+
+def _row(object_id: str, object_type: str, table_key: str = "", **columns: Any) -> Row:
+    row: Row = dict.fromkeys(MANIFEST_SCHEMA.names)
+    row.update(object_id=object_id, object_type=object_type, table_key=table_key, **columns)
+    return row
+
+
+def _incarnation_json(incarnation: int) -> str | None:
+    return None if incarnation == 1 else json.dumps({"incarnation": incarnation})
+
+
+def location_row(location: TableLocation) -> Row:
+    """The `table` row of a registration."""
+    return _row(
+        _subject(location.table_key, location.incarnation),
+        "table",
+        location.table_key,
+        location=location.path,
+        metadata=_incarnation_json(location.incarnation),
+    )
+
+
+def entry_row(entry: TableEntry) -> Row:
+    """The `table_version` row of a published version."""
+    facts: dict[str, Any] = {"manifest_path": "", "manifest_size": None, "e_tag": None, "naming_scheme": "V2"}
+    facts.update(entry.metadata)
+    if entry.incarnation != 1:
+        facts["incarnation"] = entry.incarnation
+    return _row(
+        f"{_subject(entry.table_key, entry.incarnation)}${entry.version:020d}",
+        "table_version",
+        entry.table_key,
+        metadata=json.dumps(facts, separators=(",", ":")),
+        table_version=entry.version,
+        table_branch=entry.branch,
+        row_count=entry.row_count,
+    )
+
+
+def tombstone_row(tombstone: Tombstone) -> Row:
+    """The `table_tombstone` row of a dropped table."""
+    return _row(
+        f"{_subject(tombstone.table_key, tombstone.incarnation)}$tombstone${tombstone.version:020d}",
+        "table_tombstone",
+        tombstone.table_key,
+        metadata=_incarnation_json(tombstone.incarnation),
+        table_version=tombstone.version,
+    )
+
+
+def commit_row(commit: CommitRecord) -> Row:
+    """The `graph_commit` row of a commit."""
+    facts: dict[str, Any] = {
+        "parent_commit_id": commit.parent_commit_id,
+        "merged_parent_commit_id": commit.merged_parent_commit_id,
+        "actor_id": commit.actor_id,
+        "properties": dict(commit.properties) or None,
+    }
+    facts = {name: value for name, value in facts.items() if value is not None}
+    facts["created_at"] = commit.created_at
+    return _row(
+        commit.graph_commit_id,
+        "graph_commit",
+        metadata=json.dumps(facts, separators=(",", ":")),
+        table_version=commit.manifest_version,
+        table_branch=commit.manifest_branch,
+    )
+
+
+def head_row(head: Head) -> Row:
+    """The `graph_head` row of a branch."""
+    facts = {"head_commit_id": head.commit_id}
+    if head.parent_commit_id is not None:
+        facts["parent_commit_id"] = head.parent_commit_id
+    return _row(f"graph_head:{head.branch}", "graph_head", metadata=json.dumps(facts, separators=(",", ":")))
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    try:
+        facts = json.loads(row["metadata"]) if row["metadata"] else {}
+    except ValueError as exc:
+        raise FormatError(f"manifest row '{row['object_id']}' has unreadable metadata: {exc}") from exc
+    if not isinstance(facts, dict):
+        raise FormatError(f"manifest row '{row['object_id']}' has metadata that is not an object")
+    return facts
+
+
+def read_location(row: Row) -> TableLocation:
+    """The registration a `table` row stands for."""
+    if not row["location"]:
+        raise FormatError(f"manifest row '{row['object_id']}' registers a table without a location")
+    return TableLocation(TableKey(row["table_key"]), row["location"], int(_facts(row).get("incarnation", 1)))
+
+
+def read_entry(row: Row, path: str) -> TableEntry:
+    """The version a `table_version` row publishes."""
+    if row["metadata"] is None or row["row_count"] is None or row["table_version"] is None:
+        raise FormatError(f"manifest row '{row['object_id']}' lacks its version, row count or metadata")
+    facts = _facts(row)
+    return TableEntry(
+        TableKey(row["table_key"]),
+        path,
+        int(row["table_version"]),
+        row["table_branch"],
+        int(row["row_count"]),
+        int(facts.pop("incarnation", 1)),
+        facts,
+    )
+
+
+def read_tombstone(row: Row) -> Tombstone:
+    """The drop a `table_tombstone` row stands for."""
+    if row["table_version"] is None:
+        raise FormatError(f"manifest row '{row['object_id']}' is a tombstone without a version")
+    return Tombstone(TableKey(row["table_key"]), int(row["table_version"]), int(_facts(row).get("incarnation", 1)))
+
+
+def read_commit(row: Row) -> CommitRecord:
+    """The commit a `graph_commit` row stands for."""
+    facts = _facts(row)
+    return CommitRecord(
+        CommitId(row["object_id"]),
+        row["table_branch"],
+        int(row["table_version"]),
+        facts.get("parent_commit_id"),
+        facts.get("merged_parent_commit_id"),
+        facts.get("actor_id"),
+        int(facts["created_at"]),
+        facts.get("properties") or {},
+    )
+
+
+def read_head(row: Row) -> Head:
+    """The head a `graph_head` row names."""
+    facts = _facts(row)
+    branch = str(row["object_id"]).removeprefix("graph_head:") or MAIN
+    return Head(branch, CommitId(facts["head_commit_id"]), facts.get("parent_commit_id"))
+
+
+def to_table(rows: list[Row]) -> pa.Table:
+    """Rows as Arrow, in the schema of the table."""
+    columns = {name: [row[name] for row in rows] for name in MANIFEST_SCHEMA.names}
+    return pa.table(columns, schema=MANIFEST_SCHEMA)
+
+
+def read_stamp(schema: pa.Schema) -> int:
+    """The internal schema version of a manifest; absent means 1.
+
+    Raises:
+        FormatError: the stamp is unreadable, or newer than this release.
+    """
+    raw = (schema.metadata or {}).get(STAMP_KEY)
+    if raw is None:
+        return 1
+    try:
+        stamp = int(raw)
+    except ValueError as exc:
+        raise FormatError(f"the manifest's format stamp is unreadable: {raw!r}") from exc
+    if stamp > INTERNAL_SCHEMA_VERSION:
+        raise FormatError(
+            f"this graph has format {stamp}, newer than the {INTERNAL_SCHEMA_VERSION} this release knows:"
+            " upgrade omnigraph first"
+        )
+    return stamp

@@ -1,0 +1,77 @@
+"""Every table at one version: what a query reads, and what a write is based on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.state import ManifestState
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import InternalError, StorageError, VersionReclaimedError
+from omnigraph.ids import CommitId, TableKey
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One immutable state of the graph on one branch. It never changes, whatever others commit."""
+
+    state: ManifestState
+    store: TableStore
+
+    @property
+    def branch(self) -> str:
+        """The branch it was read from."""
+        return self.state.branch
+
+    @property
+    def version(self) -> int:
+        """The manifest version, which is the graph version."""
+        return self.state.version
+
+    @property
+    def head(self) -> CommitId | None:
+        """The commit this state is."""
+        return self.state.head
+
+    @property
+    def id(self) -> str:
+        """A name for exactly this state, usable wherever a commit id is."""
+        return f"manifest:{self.branch}:v{self.version}"
+
+    @cached_property
+    def entries(self) -> Mapping[TableKey, TableEntry]:
+        """The visible tables in key order."""
+        return MappingProxyType(self.state.entries)
+
+    def entry(self, table_key: TableKey) -> TableEntry:
+        """The table of a type.
+
+        Raises:
+            InternalError: the catalog knows a type that the manifest does not.
+        """
+        try:
+            return self.entries[table_key]
+        except KeyError:
+            raise InternalError(f"'{table_key}' is not published in {self.id}") from None
+
+    def open(self, table_key: TableKey) -> TableHandle:
+        """The table of a type at this snapshot's version.
+
+        Raises:
+            VersionReclaimedError: cleanup has removed that version.
+        """
+        entry = self.entry(table_key)
+        try:
+            return self.store.open_pinned(entry.path, branch=entry.branch, version=entry.version, tag=entry.e_tag)
+        except StorageError as exc:
+            if exc.kind != "not_found":
+                raise
+            raise VersionReclaimedError(
+                f"version {entry.version} of '{table_key}' has been removed by cleanup; read a newer commit",
+                table_key=table_key,
+                version=entry.version,
+            ) from exc

@@ -1,0 +1,224 @@
+"""The manifest decoded: everything one version of `__manifest` says.
+
+`ManifestState` is immutable. Reading turns rows into one, publishing turns a state and a list of changes into the
+next one; both are pure, and the rows written are exactly the rows of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from omnigraph.engine.manifest import records
+from omnigraph.engine.manifest.delta import Change, RegisterTable, TombstoneTable, UpdateTable
+from omnigraph.engine.manifest.records import (
+    CommitRecord,
+    Head,
+    Row,
+    TableEntry,
+    TableLocation,
+    Tombstone,
+)
+from omnigraph.errors import FormatError, InternalError
+from omnigraph.ids import MAIN, CommitId, TableKey
+
+STREAM_PROPERTY = "omnigraph.stream"
+"""The commit property that names the stream a commit belongs to."""
+
+
+@dataclass(frozen=True)
+class ManifestState:
+    """One manifest version of one branch.
+
+    `commits` is a window of the newest commits by id; older ones live in the commit table. `unknown` holds rows of
+    kinds this release does not know.
+    """
+
+    branch: str
+    version: int
+    locations: Mapping[TableKey, TableLocation]
+    latest: Mapping[TableKey, TableEntry]
+    tombstones: Mapping[TableKey, Tombstone]
+    commits: Mapping[CommitId, CommitRecord]
+    heads: Mapping[str, Head]
+    unknown: tuple[Row, ...] = field(default=(), compare=False)
+
+    @property
+    def entries(self) -> dict[TableKey, TableEntry]:
+        """The visible tables in key order: the greatest version of each key, unless a tombstone hides it."""
+        return {key: entry for key, entry in sorted(self.latest.items()) if not self._hidden(entry)}
+
+    def _hidden(self, entry: TableEntry) -> bool:
+        tombstone = self.tombstones.get(entry.table_key)
+        return (
+            tombstone is not None and tombstone.incarnation == entry.incarnation and tombstone.version >= entry.version
+        )
+
+    def current_version(self, key: TableKey) -> int:
+        """What an expectation about a table is compared with: its visible version, its tombstone's, or 0."""
+        entry = self.latest.get(key)
+        if entry is not None and not self._hidden(entry):
+            return entry.version
+        tombstone = self.tombstones.get(key)
+        return 0 if tombstone is None else tombstone.version
+
+    @property
+    def head(self) -> CommitId | None:
+        """The newest commit of the branch; a branch without commits of its own has the one it was created at."""
+        own = self.heads.get(self.branch)
+        if own is not None:
+            return own.commit_id
+        newest = max(self.commits.values(), key=lambda commit: commit.order, default=None)
+        return None if newest is None else newest.graph_commit_id
+
+    def rows(self) -> list[Row]:
+        """Every row of this version, in a deterministic order."""
+        return [
+            *(records.location_row(location) for _, location in sorted(self.locations.items())),
+            *(records.entry_row(entry) for _, entry in sorted(self.latest.items())),
+            *(records.tombstone_row(tombstone) for _, tombstone in sorted(self.tombstones.items())),
+            *(records.commit_row(commit) for commit in sorted(self.commits.values(), key=lambda c: c.order)),
+            *(records.head_row(head) for _, head in sorted(self.heads.items())),
+            *self.unknown,
+        ]
+
+
+def decode(rows: Iterable[Row], *, branch: str, version: int) -> ManifestState:
+    """What the rows of one manifest version say.
+
+    Raises:
+        FormatError: a row contradicts the format.
+    """
+    by_kind: dict[str, list[Row]] = {}
+    for row in rows:
+        by_kind.setdefault(row["object_type"], []).append(row)
+    locations: dict[TableKey, TableLocation] = {}
+    for location in map(records.read_location, by_kind.pop("table", [])):
+        known = locations.get(location.table_key)
+        if known is None or known.incarnation < location.incarnation:
+            locations[location.table_key] = location
+    latest: dict[TableKey, TableEntry] = {}
+    for row in by_kind.pop("table_version", []):
+        registered = locations.get(row["table_key"])
+        if registered is None:
+            raise FormatError(f"manifest row '{row['object_id']}' publishes a table that is not registered")
+        entry = records.read_entry(row, registered.path)
+        current = latest.get(entry.table_key)
+        if current is None or (current.incarnation, current.version) < (entry.incarnation, entry.version):
+            latest[entry.table_key] = entry
+    tombstones: dict[TableKey, Tombstone] = {}
+    for tombstone in map(records.read_tombstone, by_kind.pop("table_tombstone", [])):
+        hidden = tombstones.get(tombstone.table_key)
+        if hidden is None or (hidden.incarnation, hidden.version) < (tombstone.incarnation, tombstone.version):
+            tombstones[tombstone.table_key] = tombstone
+    commits = {c.graph_commit_id: c for c in map(records.read_commit, by_kind.pop("graph_commit", []))}
+    heads = {head.branch: head for head in map(records.read_head, by_kind.pop("graph_head", []))}
+    unknown = tuple(row for kind in sorted(by_kind) for row in by_kind[kind])
+    return ManifestState(branch, version, locations, latest, tombstones, commits, heads, unknown)
+
+
+def apply_changes(state: ManifestState, changes: Sequence[Change], commit: CommitRecord) -> ManifestState:
+    """The state after a publish: registrations first, then the other changes in order, then the commit and the head.
+
+    Raises:
+        InternalError: a change breaks a row rule; nothing is published then.
+    """
+    locations, latest, tombstones = dict(state.locations), dict(state.latest), dict(state.tombstones)
+    for change in changes:
+        if isinstance(change, RegisterTable):
+            _register(locations, change)
+    touched: set[TableKey] = set()
+    for change in changes:
+        if isinstance(change, UpdateTable):
+            if change.table_key in touched:
+                raise InternalError(f"'{change.table_key}' is published twice in one request")
+            touched.add(change.table_key)
+            _update(state, locations, latest, change)
+        elif isinstance(change, TombstoneTable):
+            _tombstone(locations, tombstones, change)
+    head = Head(state.branch, commit.graph_commit_id, commit.parent_commit_id)
+    return replace(
+        state,
+        version=commit.manifest_version,
+        locations=locations,
+        latest=latest,
+        tombstones=tombstones,
+        commits={**state.commits, commit.graph_commit_id: commit},
+        heads={**state.heads, state.branch: head},
+    )
+
+
+def _register(locations: dict[TableKey, TableLocation], change: RegisterTable) -> None:
+    known = locations.get(change.table_key)
+    if known is not None and known.incarnation == change.incarnation and known.path != change.path:
+        raise InternalError(f"'{change.table_key}' is already registered at '{known.path}'")
+    locations[change.table_key] = TableLocation(change.table_key, change.path, change.incarnation)
+
+
+def _update(
+    state: ManifestState,
+    locations: Mapping[TableKey, TableLocation],
+    latest: dict[TableKey, TableEntry],
+    change: UpdateTable,
+) -> None:
+    location = locations.get(change.table_key)
+    if location is None:
+        raise InternalError(f"'{change.table_key}' is not registered")
+    entry = TableEntry(
+        change.table_key,
+        location.path,
+        change.version,
+        change.branch,
+        change.row_count,
+        location.incarnation,
+        dict(change.metadata),
+    )
+    current = latest.get(change.table_key)
+    if current is not None and current.incarnation == entry.incarnation and entry.version <= current.version:
+        handed_off = entry.version == current.version and entry.row_count == current.row_count
+        if not handed_off:
+            raise InternalError(
+                f"'{change.table_key}' would go from version {current.version} back to {entry.version}"
+                f" on branch {state.branch}"
+            )
+    latest[change.table_key] = entry
+
+
+def _tombstone(
+    locations: Mapping[TableKey, TableLocation], tombstones: dict[TableKey, Tombstone], change: TombstoneTable
+) -> None:
+    location = locations.get(change.table_key)
+    if location is None:
+        raise InternalError(f"'{change.table_key}' is not registered")
+    tombstone = Tombstone(change.table_key, change.version, location.incarnation)
+    if tombstones.get(change.table_key) == tombstone:
+        raise InternalError(f"'{change.table_key}' already has this tombstone")
+    tombstones[change.table_key] = tombstone
+
+
+def without_commits(state: ManifestState, archived: Iterable[CommitId]) -> ManifestState:
+    """The state without commits that the commit table provably holds.
+
+    The heads stay, and so does the newest commit of every stream: its properties say how far the stream has come.
+    """
+    keep = {head.commit_id for head in state.heads.values()}
+    streams: dict[str, CommitRecord] = {}
+    for commit in sorted(state.commits.values(), key=lambda c: c.order):
+        if STREAM_PROPERTY in commit.properties:
+            streams[commit.properties[STREAM_PROPERTY]] = commit
+    keep.update(commit.graph_commit_id for commit in streams.values())
+    gone = set(archived) - keep
+    return replace(state, commits={cid: commit for cid, commit in state.commits.items() if cid not in gone})
+
+
+def genesis(entries: Sequence[TableEntry], commit: CommitRecord) -> ManifestState:
+    """The first state of a new graph."""
+    return ManifestState(
+        MAIN,
+        commit.manifest_version,
+        {e.table_key: TableLocation(e.table_key, e.path, e.incarnation) for e in entries},
+        {entry.table_key: entry for entry in entries},
+        {},
+        {commit.graph_commit_id: commit},
+        {MAIN: Head(MAIN, commit.graph_commit_id, None)},
+    )

@@ -1,0 +1,110 @@
+"""Create a graph: claim the root, write the schema, create the tables, and commit by creating the manifest.
+
+Creating `__manifest` is the moment the graph exists. Before it, a failure removes what this call made; after it,
+nothing is ever cleaned up, because a failed acknowledgement must not delete the schema of a live graph.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from omnigraph import failpoints
+from omnigraph.catalog.arrow import table_schema
+from omnigraph.catalog.identity import schema_ir, schema_state
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.resolve import compile_schema
+from omnigraph.engine.manifest import records
+from omnigraph.engine.manifest.bootstrap import complete_creation
+from omnigraph.engine.manifest.records import CommitRecord, TableEntry
+from omnigraph.engine.manifest.state import genesis
+from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import AlreadyExistsError, GraphError, StorageError
+from omnigraph.ids import CommitId, new_ulid, now_micros
+
+logger = logging.getLogger(__name__)
+
+
+def create_graph(store: TableStore, schema_source: str, *, force: bool = False) -> Catalog:
+    """Create an empty graph with this schema at the store's root.
+
+    `force` takes over schema files that a failed creation left behind; it never touches an existing graph.
+
+    Raises:
+        ParseError, SchemaError: the schema is not valid; nothing was written.
+        AlreadyExistsError: the root holds a graph, or is being made into one.
+    """
+    catalog = compile_schema(schema_source)
+    _refuse_used_root(store, force=force)
+    if (
+        not store.objects.write_text_if_absent(layout.INIT_CLAIM, json.dumps({"claimed_at": now_micros()}))
+        and not force
+    ):
+        raise AlreadyExistsError(
+            f"'{store.root}' is being initialized, or an earlier attempt was cut short; pass --force to take over"
+        )
+    try:
+        _write_schema(store, schema_source, catalog)
+        entries = _create_tables(store, catalog)
+        _create_manifest(store, entries)
+    except GraphError:
+        _undo(store)
+        raise
+    failpoints.maybe_fail(failpoints.INIT_POST_MANIFEST_CREATE)
+    complete_creation(store)
+    return catalog
+
+
+def _refuse_used_root(store: TableStore, *, force: bool) -> None:
+    if store.exists(layout.MANIFEST):
+        raise AlreadyExistsError(f"graph already initialized at '{store.root}'; open it, or choose another location")
+    if not force and any(store.objects.exists(name) for name in layout.SCHEMA_FILES):
+        raise AlreadyExistsError(f"graph already initialized at '{store.root}'; pass --force to overwrite")
+
+
+def _write_schema(store: TableStore, schema_source: str, catalog: Catalog) -> None:
+    store.objects.write_text(layout.SCHEMA_SOURCE, schema_source)
+    failpoints.maybe_fail(failpoints.INIT_AFTER_SCHEMA_WRITTEN)
+    ir = json.dumps(schema_ir(catalog), indent=2, sort_keys=True, ensure_ascii=False)
+    store.objects.write_text(layout.SCHEMA_IR, ir + "\n")
+    state = json.dumps(schema_state(catalog), indent=2, sort_keys=True)
+    store.objects.write_text(layout.SCHEMA_STATE, state + "\n")
+    failpoints.maybe_fail(failpoints.INIT_AFTER_CONTRACT_WRITTEN)
+
+
+def _create_tables(store: TableStore, catalog: Catalog) -> list[TableEntry]:
+    entries = []
+    for key, entity in catalog.tables.items():
+        path = layout.table_path(key)
+        if store.exists(path):
+            # Left by an attempt that never created a manifest, so nobody can have read or written it.
+            store.objects.delete_prefix(path)
+        handle = store.create(path, table_schema(entity))
+        entries.append(TableEntry(key, path, handle.version, None, 0))
+    return entries
+
+
+def _create_manifest(store: TableStore, entries: list[TableEntry]) -> None:
+    commit = CommitRecord(CommitId(new_ulid()), None, 1, None, None, None, now_micros())
+    rows = records.to_table(genesis(entries, commit).rows())
+    try:
+        store.create(layout.MANIFEST, records.MANIFEST_SCHEMA, rows)
+    except StorageError as exc:
+        if exc.kind == "precondition":
+            raise AlreadyExistsError(f"graph already initialized at '{store.root}'") from exc
+        raise
+
+
+def _undo(store: TableStore) -> None:
+    """Remove what this call made, unless the manifest exists after all; trouble here never hides the first error."""
+    try:
+        if store.exists(layout.MANIFEST):
+            return
+        for name in layout.SCHEMA_FILES:
+            store.objects.delete(name)
+        for folder in ("nodes", "edges"):
+            store.objects.delete_prefix(folder)
+        store.objects.delete(layout.INIT_CLAIM)
+    except GraphError as exc:
+        logger.warning("what a failed creation left at %s could not be removed: %s", store.root, exc)

@@ -1,0 +1,91 @@
+"""Fragments as texts that travel between processes.
+
+A fragment somebody wrote is described by JSON until a transaction takes it. The functions here read such fragments
+before any version has them, and prepare the deletions and row ids of an upsert where the rows are, so that whoever
+holds the transaction handles one text per fragment and never a value per row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata, RowIdSequence
+
+from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.staged import StagedWrite, _row_count, _update
+from omnigraph.engine.storage.steps import step
+from omnigraph.engine.storage.translate import translated
+
+BATCH_ROWS = 65_536
+
+
+def fragment_rows(text: str) -> int:
+    """How many rows a fragment holds, deleted ones included."""
+    return int(json.loads(text)["physical_rows"])
+
+
+def fragment_files(text: str) -> list[str]:
+    """The fragment's data files, relative to its table."""
+    return [f"data/{file['path']}" for file in json.loads(text)["files"]]
+
+
+def read_fragment(
+    table_uri: str,
+    text: str,
+    columns: Sequence[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Columns of a fragment that no version has yet, in row order; blob columns cannot be read this way."""
+    [name] = fragment_files(text)
+    with translated(f"reading staged rows of {table_uri}"):
+        reader = LanceFileReader(
+            f"{table_uri}/{name}",
+            storage_options=None if storage_options is None else dict(storage_options),
+            columns=list(columns),
+        )
+        yield from reader.read_all(batch_size=batch_rows).to_batches()
+
+
+def keep_row_ids(text: str, row_ids: Addresses) -> str:
+    """The fragment whose rows replace rows of the table, in order, and take over their row ids."""
+    fragment = FragmentMetadata.from_json(text)
+    fragment.row_id_meta = RowIdSequence(row_ids.tolist()).to_inline_metadata()
+    return json.dumps(fragment.to_json())
+
+
+def delete_from_fragment(base: TableHandle, fragment_id: int, offsets: Addresses) -> str | None:
+    """Write the deletion file for some rows of one fragment: the changed fragment, or None when it becomes empty."""
+    with translated(f"marking deleted rows of {base.path}"), step("delete_rows", base.path):
+        after = base.dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
+    return None if after is None else json.dumps(after.to_json())
+
+
+def stage_prepared(
+    base: TableHandle,
+    *,
+    added: Sequence[str],
+    changed: Sequence[str] = (),
+    emptied: Sequence[int] = (),
+    rows_removed: int = 0,
+) -> StagedWrite | None:
+    """Stage fragments, deletions and row ids that others prepared, as one transaction; None when there is nothing.
+
+    `changed` are fragments of `base` with new deletion files and `emptied` those without a live row left;
+    `rows_removed` is how many rows the two remove together.
+    """
+    fresh = [fragment for fragment in map(FragmentMetadata.from_json, added) if fragment.physical_rows]
+    if not fresh and not changed and not emptied:
+        return None
+    return _update(
+        base,
+        added=fresh,
+        changed=[FragmentMetadata.from_json(text) for text in changed],
+        emptied=list(emptied),
+        rows_added=_row_count(fresh),
+        rows_removed=rows_removed,
+    )

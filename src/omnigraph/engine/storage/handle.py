@@ -1,0 +1,222 @@
+"""A table opened at one version: reads only, and safe to share between threads.
+
+Data files never change once written, so what is read here may be cached by file name for as long as one likes; only
+the list of files and the deletions belong to a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import lance
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.engine.storage.translate import translated
+
+RowFilter: TypeAlias = pa.compute.Expression | str
+Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class FragmentInfo:
+    """One fragment of a table at one version.
+
+    `files` are the names of its data files, unique for all time; `deletion_key` names its deletion file, None without
+    deletions. Together they identify its live rows for ever.
+    """
+
+    id: int
+    physical_rows: int
+    deleted_rows: int
+    files: tuple[str, ...]
+    deletion_key: str | None
+
+    @property
+    def live_rows(self) -> int:
+        """Rows a reader sees."""
+        return self.physical_rows - self.deleted_rows
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """An index of a table: its kind as Lance names it, and the fragments it covers."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    fragment_ids: frozenset[int]
+
+
+class TableHandle:
+    """One table at one version on one branch."""
+
+    def __init__(self, dataset: lance.LanceDataset, *, path: str, branch: str | None) -> None:
+        self._dataset = dataset
+        self.path = path
+        self.branch = branch
+        self.version: int = int(dataset.version)
+        self.memo: dict[str, Any] = {}
+        """What readers derive from this version, kept for as long as the handle is."""
+
+    def __repr__(self) -> str:
+        return f"TableHandle({self.path!r}, branch={self.branch!r}, version={self.version})"
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        """The Lance dataset, for this package only."""
+        return self._dataset
+
+    @property
+    def uri(self) -> str:
+        """Where fragments of this table and branch are written."""
+        return str(self._dataset.uri)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, field and schema metadata included."""
+        return self._dataset.schema
+
+    @cached_property
+    def field_ids(self) -> dict[str, int]:
+        """The number of each top-level column, which outlives a rename and is never given to another column."""
+        return {field.name(): int(field.id()) for field in self._dataset.lance_schema.fields()}
+
+    def count_rows(self, filter: RowFilter | None = None) -> int:
+        """Live rows, or those a filter selects."""
+        with translated(f"counting rows of {self.path}"):
+            return int(self._dataset.count_rows(filter))
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: RowFilter | None = None,
+        *,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        blob_bytes: bool = False,
+        fragment_ids: Sequence[int] | None = None,
+        **search: Any,
+    ) -> lance.LanceScanner:
+        """A scan to be run by this package; see `scan` and `scan_batches` for the meaning of the arguments."""
+        fragments = None
+        if fragment_ids is not None:
+            fragments = [self._dataset.get_fragment(fragment_id) for fragment_id in fragment_ids]
+        return self._dataset.scanner(
+            columns=None if columns is None else list(columns),
+            filter=filter,
+            limit=limit,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            blob_handling="all_binary" if blob_bytes else None,
+            fragments=fragments,
+            **search,
+        )
+
+    def scan(self, columns: Sequence[str] | None = None, filter: RowFilter | None = None, **options: Any) -> pa.Table:
+        """Live rows as one table, in storage order.
+
+        `with_row_id` and `with_row_address` add `_rowid` and `_rowaddr`; `blob_bytes` reads blobs as their bytes
+        instead of descriptors; `fragment_ids` limits the scan; other options (`nearest`, `full_text_query`,
+        `prefilter`, `use_scalar_index`, …) go to the scanner.
+        """
+        with translated(f"reading {self.path}"):
+            return self.scanner(columns, filter, **options).to_table()
+
+    def scan_batches(
+        self, columns: Sequence[str] | None = None, filter: RowFilter | None = None, **options: Any
+    ) -> pa.RecordBatchReader:
+        """The same rows as a stream, so that memory does not grow with the table."""
+        with translated(f"reading {self.path}"):
+            return self.scanner(columns, filter, **options).to_reader()
+
+    @cached_property
+    def _fragments(self) -> tuple[FragmentInfo, ...]:
+        found = []
+        for fragment in self._dataset.get_fragments():
+            deleted = int(fragment.num_deletions)
+            found.append(
+                FragmentInfo(
+                    id=int(fragment.fragment_id),
+                    physical_rows=int(fragment.physical_rows),
+                    deleted_rows=deleted,
+                    files=tuple(file.path for file in fragment.data_files()),
+                    deletion_key=str(fragment.deletion_file()) if deleted else None,
+                )
+            )
+        return tuple(found)
+
+    def fragments(self) -> tuple[FragmentInfo, ...]:
+        """The fragments in scan order."""
+        with translated(f"reading {self.path}"):
+            return self._fragments
+
+    def read_fragment_columns(
+        self, fragment: FragmentInfo, columns: Sequence[str], *, blob_bytes: bool = False
+    ) -> pa.Table:
+        """Whole columns of one fragment, deleted rows included, so that position equals offset.
+
+        The result depends on the data files alone: it stays right for every version that has them.
+        """
+        with translated(f"reading {self.path}"):
+            table = self.scanner(
+                columns,
+                fragment_ids=[fragment.id],
+                with_row_id=fragment.deleted_rows > 0,
+                include_deleted_rows=fragment.deleted_rows > 0,
+                scan_in_order=True,
+                batch_size=1 << 20,
+                blob_bytes=blob_bytes,
+            ).to_table()
+        return table.select(list(columns))
+
+    def deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
+        """Offsets of the deleted rows of one fragment, ascending."""
+        if not fragment.deleted_rows:
+            return np.empty(0, dtype=np.uint32)
+        with translated(f"reading {self.path}"):
+            ids = self.scanner(
+                [], fragment_ids=[fragment.id], with_row_id=True, include_deleted_rows=True, scan_in_order=True
+            ).to_table()["_rowid"]
+        return np.flatnonzero(ids.is_null().to_numpy()).astype(np.uint32)
+
+    def take_addresses(self, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
+        """Rows by address (fragment in the upper 32 bits, offset in the lower), in the order asked for."""
+        with translated(f"reading {self.path}"):
+            if len(addresses) == 0:
+                return self._dataset.schema.empty_table().select(list(columns))
+            return self._take(addresses, list(columns))
+
+    def _take(self, addresses: Addresses, columns: list[str]) -> pa.Table:
+        order = np.argsort(addresses, kind="stable")
+        parts = []
+        owners = (addresses >> np.uint64(32))[order]
+        offsets = (addresses & np.uint64(0xFFFFFFFF))[order]
+        starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+        for start, end in zip(starts, np.r_[starts[1:], len(owners)], strict=True):
+            fragment = self._dataset.get_fragment(int(owners[start]))
+            parts.append(fragment.take(offsets[start:end].tolist(), columns=columns))
+        found = pa.concat_tables(parts)
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return found.take(pa.array(back))
+
+    def indexes(self) -> tuple[IndexInfo, ...]:
+        """The indexes of this version."""
+        with translated(f"reading the indexes of {self.path}"):
+            return tuple(
+                IndexInfo(
+                    name=str(index["name"]),
+                    kind=str(index["type"]),
+                    columns=tuple(index["fields"]),
+                    fragment_ids=frozenset(int(i) for i in index["fragment_ids"]),
+                )
+                for index in self._dataset.list_indices()
+            )

@@ -1,0 +1,224 @@
+"""Small text objects: intents, schema files and locks, on local disk and object stores alike.
+
+One implementation over obstore. Every write is atomic: a reader sees the old object or the new one, never a torn one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import obstore
+from obstore.exceptions import AlreadyExistsError as ObjectExists
+from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
+from obstore.exceptions import NotFoundError as ObjectMissing
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from omnigraph.engine.storage.durability import Durability, sync_files
+from omnigraph.engine.storage.layout import is_local
+from omnigraph.engine.storage.steps import step
+from omnigraph.engine.storage.translate import classify_lance_error
+from omnigraph.errors import GraphError
+
+
+def _failed(exc: BaseException, what: str) -> GraphError:
+    return classify_lance_error(exc, what)
+
+
+class ObjectStore:
+    """The text objects below one root; every path is relative to it."""
+
+    def __init__(self, root: str, *, durability: Durability = Durability.FAST) -> None:
+        self.root = root
+        self.durability = durability
+        self._local = is_local(root)
+        self._store: Any
+        if self._local:
+            # The folder is made by the first write, not here: opening a graph must leave no trace.
+            self._store = LocalStore()
+        elif root.startswith("memory://"):
+            self._store = MemoryStore()
+        else:
+            self._store = from_url(root)
+
+    def _key(self, path: str) -> str:
+        return f"{self.root}/{path}".lstrip("/") if self._local else path
+
+    def _sync(self, path: str) -> None:
+        if self._local and self.durability is Durability.FULL:
+            sync_files([f"{self.root}/{path}"])
+
+    def read_text(self, path: str) -> str:
+        """The whole object.
+
+        Raises:
+            StorageError: it does not exist (`kind` not_found) or cannot be read.
+        """
+        with step("read_text", path):
+            try:
+                return bytes(obstore.get(self._store, self._key(path)).bytes()).decode()
+            except (BaseError, OSError, UnicodeDecodeError) as exc:
+                raise _failed(exc, f"reading {path}") from exc
+
+    def read_text_if_exists(self, path: str) -> str | None:
+        """The whole object, or None when there is none; any other failure raises."""
+        try:
+            with step("read_text", path):
+                return bytes(obstore.get(self._store, self._key(path)).bytes()).decode()
+        except (ObjectMissing, FileNotFoundError):
+            return None
+        except (BaseError, OSError, UnicodeDecodeError) as exc:
+            raise _failed(exc, f"reading {path}") from exc
+
+    def write_text(self, path: str, text: str) -> None:
+        """Create or replace the object atomically."""
+        with step("write_text", path):
+            try:
+                obstore.put(self._store, self._key(path), text.encode())
+                self._sync(path)
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"writing {path}") from exc
+
+    def write_text_if_absent(self, path: str, text: str) -> bool:
+        """Create the object; exactly one of any number of concurrent callers gets True."""
+        with step("write_text_if_absent", path):
+            try:
+                obstore.put(self._store, self._key(path), text.encode(), mode="create")
+                self._sync(path)
+            except (ObjectExists, FileExistsError):
+                return False
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"writing {path}") from exc
+        return True
+
+    def exists(self, path: str) -> bool:
+        """True for an object or a non-empty folder; a permission failure raises instead of answering False."""
+        try:
+            obstore.head(self._store, self._key(path))
+            return True
+        except (ObjectMissing, FileNotFoundError, IsADirectoryError):
+            pass
+        except (BaseError, OSError) as exc:
+            if not self._is_folder_error(exc):
+                raise _failed(exc, f"looking for {path}") from exc
+        listing = self._list(path)
+        return bool(listing["objects"] or listing["common_prefixes"])
+
+    @staticmethod
+    def _is_folder_error(exc: BaseException) -> bool:
+        return "is a directory" in str(exc).lower()
+
+    def fingerprint(self, paths: Sequence[str]) -> tuple[object, ...]:
+        """A value that changes whenever one of the objects does; costs no read of their content."""
+        return tuple(self._fingerprint(path) for path in paths)
+
+    def _fingerprint(self, path: str) -> object:
+        try:
+            if self._local:
+                found = os.stat(f"{self.root}/{path}")
+                return (found.st_ino, found.st_mtime_ns, found.st_size)
+            return obstore.head(self._store, self._key(path))["e_tag"]
+        except (ObjectMissing, FileNotFoundError):
+            return None
+        except (BaseError, OSError) as exc:
+            raise _failed(exc, f"looking for {path}") from exc
+
+    def rename_text(self, source: str, target: str) -> None:
+        """Move an object over another; atomic locally, copy and delete on object stores."""
+        with step("rename_text", target):
+            try:
+                obstore.rename(self._store, self._key(source), self._key(target), overwrite=True)
+                self._sync(target)
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"renaming {source} to {target}") from exc
+
+    def delete(self, path: str) -> None:
+        """Remove the object; it is fine if there is none."""
+        with step("delete", path):
+            try:
+                obstore.delete(self._store, self._key(path))
+            except (ObjectMissing, FileNotFoundError):
+                return
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"deleting {path}") from exc
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names of the objects directly in a folder, unordered; empty when it does not exist."""
+        if self._local:
+            return self._list_local(path)
+        prefix = self._key(path).rstrip("/") + "/"
+        return [str(entry["path"])[len(prefix) :] for entry in self._list(path)["objects"]]
+
+    def _list_local(self, path: str) -> list[str]:
+        # A plain directory read: listing an empty folder happens on every write, and this is what it should cost.
+        # Names with '#' are the store's own temporary files.
+        with step("list_dir", path):
+            try:
+                with os.scandir(f"{self.root}/{path}") as entries:
+                    return [entry.name for entry in entries if "#" not in entry.name and entry.is_file()]
+            except FileNotFoundError:
+                return []
+            except OSError as exc:
+                raise _failed(exc, f"listing {path}") from exc
+
+    def _list(self, path: str) -> dict[str, Any]:
+        with step("list_dir", path):
+            try:
+                found = obstore.list_with_delimiter(self._store, self._key(path).rstrip("/") + "/")
+                return {"objects": list(found["objects"]), "common_prefixes": list(found["common_prefixes"])}
+            except (ObjectMissing, FileNotFoundError, NotADirectoryError):
+                return {"objects": [], "common_prefixes": []}
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"listing {path}") from exc
+
+    def read_text_versioned(self, path: str) -> tuple[str, str] | None:
+        """The object and the tag that identifies this state of it, or None when there is none."""
+        try:
+            with step("read_text", path):
+                found = obstore.get(self._store, self._key(path))
+                tag = str(found.meta["e_tag"] or "")
+                return bytes(found.bytes()).decode(), tag
+        except (ObjectMissing, FileNotFoundError):
+            return None
+        except (BaseError, OSError) as exc:
+            raise _failed(exc, f"reading {path}") from exc
+
+    def write_text_if_match(self, path: str, text: str, tag: str) -> bool:
+        """Replace the object only if it still is the state `tag` names; False when it is not.
+
+        A true conditional put where the store has one. Local disks have none: there the tag is compared right before
+        the replacement, which excludes other processes only if they hold a lock of ours.
+        """
+        try:
+            with step("write_text_if_match", path):
+                obstore.put(self._store, self._key(path), text.encode(), mode={"e_tag": tag})
+                return True
+        except PreconditionError:
+            return False
+        except (NotSupportedError, NotImplementedError):
+            current = self.read_text_versioned(path)
+            if current is None or current[1] != tag:
+                return False
+            self.write_text(path, text)
+            return True
+        except (ObjectMissing, FileNotFoundError):
+            return False
+        except (BaseError, OSError) as exc:
+            raise _failed(exc, f"writing {path}") from exc
+
+    def delete_prefix(self, path: str) -> None:
+        """Remove a folder and everything below it; safe to repeat, not atomic."""
+        with step("delete_prefix", path):
+            try:
+                keys = [
+                    str(entry["path"])
+                    for batch in obstore.list(self._store, self._key(path).rstrip("/") + "/")
+                    for entry in batch
+                ]
+                for key in keys:
+                    obstore.delete(self._store, key)
+            except (ObjectMissing, FileNotFoundError):
+                return
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"deleting {path}") from exc

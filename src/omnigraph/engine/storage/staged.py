@@ -1,0 +1,269 @@
+"""Changes that exist but cannot be seen: the first half of every write.
+
+Staging writes data and deletion files and describes one transaction; the table's head does not move. All row changes
+become one `Update` that also names the *fence fragment*, the table's lowest fragment, unchanged. Lance refuses two
+updates that name the same fragment, so of any number of writers that start from one version exactly one commits,
+whatever rows they touch: this is the key fence. A table without fragments has nothing to name, and is written by
+`Overwrite`, which is strict by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.optimize import Compaction
+
+from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.steps import step
+from omnigraph.engine.storage.translate import translated
+
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
+
+# A fragment below this many rows is small, and this many small ones are folded into one by the next write. Commit and
+# open cost follow the number of fragments, so folding keeps them flat over any number of small writes.
+FOLD_ROWS = 8_192
+FOLD_FRAGMENTS = 32
+
+ROWS_PER_FILE = 1_048_576
+
+
+@dataclass(frozen=True)
+class StagedWrite:
+    """One uncommitted transaction on one table.
+
+    `strict` operations are refused by Lance itself when the base is not the head; `files` are the new files below
+    the table's location, for syncing.
+    """
+
+    base_version: int
+    operation: LanceOperation.BaseOperation
+    rows_added: int
+    rows_removed: int
+    files: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def row_delta(self) -> int:
+        """How the number of live rows changes."""
+        return self.rows_added - self.rows_removed
+
+
+def write_fragment_files(
+    table_uri: str, rows: Rows | Iterable[pa.RecordBatch], schema: pa.Schema, *, rows_per_file: int = ROWS_PER_FILE
+) -> list[str]:
+    """Write rows as fragments nobody references yet; returns their metadata as JSON, one text per fragment.
+
+    Runs anywhere, also in a Spark executor: the texts travel to whoever holds the transaction.
+    """
+    with translated(f"writing rows below {table_uri}"), step("write_fragments", table_uri):
+        reader = rows if isinstance(rows, pa.Table | pa.RecordBatchReader) else None
+        if reader is None:
+            reader = pa.RecordBatchReader.from_batches(schema, rows)
+        written = write_fragments(
+            reader,
+            table_uri,
+            schema=schema,
+            mode="append",
+            max_rows_per_file=rows_per_file,
+            enable_stable_row_ids=True,
+            allow_external_blob_outside_bases=True,
+        )
+    return [json.dumps(fragment.to_json()) for fragment in written]
+
+
+def _write(base: TableHandle, rows: Rows) -> list[FragmentMetadata]:
+    with translated(f"writing rows of {base.path}"), step("write_fragments", base.path):
+        written = write_fragments(
+            rows,
+            base.dataset,
+            mode="append",
+            max_rows_per_file=ROWS_PER_FILE,
+            allow_external_blob_outside_bases=True,
+        )
+    return [fragment for fragment in written if fragment.physical_rows]
+
+
+def _group_by_fragment(addresses: Addresses) -> list[tuple[int, list[int]]]:
+    """Row addresses as offsets per fragment, both ascending."""
+    if len(addresses) == 0:
+        return []
+    ordered = np.unique(addresses)
+    owners = (ordered >> np.uint64(32)).astype(np.int64)
+    offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    ends = np.r_[starts[1:], len(owners)]
+    return [(int(owners[s]), offsets[s:e].tolist()) for s, e in zip(starts, ends, strict=True)]
+
+
+def _delete_rows(base: TableHandle, addresses: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
+    """Write deletion files for the addressed rows: the changed fragments, and the ids of those left empty."""
+    changed: list[FragmentMetadata] = []
+    emptied: list[int] = []
+    with translated(f"marking deleted rows of {base.path}"):
+        for fragment_id, offsets in _group_by_fragment(addresses):
+            with step("delete_rows", base.path):
+                after = base.dataset.get_fragment(fragment_id).delete_rows(offsets)
+            if after is None:
+                emptied.append(fragment_id)
+            else:
+                changed.append(after)
+    return changed, emptied
+
+
+def _carry_row_ids(fragments: Sequence[FragmentMetadata], row_ids: Addresses) -> None:
+    """Give rewritten rows the row ids they had, in order."""
+    start = 0
+    for fragment in fragments:
+        chunk = row_ids[start : start + fragment.physical_rows]
+        fragment.row_id_meta = RowIdSequence(chunk.tolist()).to_inline_metadata()
+        start += fragment.physical_rows
+
+
+def _fold_small(base: TableHandle, touched: set[int]) -> tuple[list[FragmentMetadata], list[int]]:
+    """Rewrite runs of small, untouched fragments as one each, when there are many: (new fragments, replaced ids)."""
+    small = [f for f in base.fragments() if f.physical_rows < FOLD_ROWS and f.id not in touched]
+    if len(small) < FOLD_FRAGMENTS:
+        return [], []
+    new: list[FragmentMetadata] = []
+    replaced: list[int] = []
+    with translated(f"folding small fragments of {base.path}"):
+        plan = Compaction.plan(
+            base.dataset, {"target_rows_per_fragment": FOLD_ROWS, "materialize_deletions": False, "num_threads": 1}
+        )
+        small_ids = {fragment.id for fragment in small}
+        for task in plan.tasks:
+            ids = {fragment.id for fragment in task.fragments}
+            if len(ids) < 2 or not ids <= small_ids:
+                continue
+            with step("fold_fragments", base.path):
+                done = task.execute(base.dataset)
+            new.extend(done.new_fragments)
+            replaced.extend(fragment.id for fragment in done.original_fragments)
+    return new, replaced
+
+
+def _new_files(fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:
+    return tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files if file.base_id is None)
+
+
+def _update(
+    base: TableHandle,
+    *,
+    added: list[FragmentMetadata],
+    changed: list[FragmentMetadata],
+    emptied: list[int],
+    rows_added: int,
+    rows_removed: int,
+) -> StagedWrite:
+    """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`."""
+    existing = base.fragments()
+    if not existing:
+        operation: LanceOperation.BaseOperation = LanceOperation.Overwrite(base.schema, added)
+        return StagedWrite(base.version, operation, rows_added, 0, _new_files(added))
+    touched = {fragment.id for fragment in changed} | set(emptied)
+    folded, replaced = _fold_small(base, touched)
+    fence = min(fragment.id for fragment in existing)
+    if fence not in touched and fence not in replaced:
+        changed = [*changed, base.dataset.get_fragment(fence).metadata]
+    operation = LanceOperation.Update([*emptied, *replaced], changed, [*folded, *added], update_mode="rewrite_rows")
+    return StagedWrite(base.version, operation, rows_added, rows_removed, _new_files([*folded, *added]))
+
+
+def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
+    return sum(int(fragment.physical_rows) for fragment in fragments)
+
+
+def stage_changes(
+    base: TableHandle,
+    *,
+    new_rows: Rows | None = None,
+    updated_rows: pa.Table | None = None,
+    updated_addresses: Addresses | None = None,
+    updated_row_ids: Addresses | None = None,
+    deleted_addresses: Addresses | None = None,
+) -> StagedWrite | None:
+    """Stage inserts, updates and deletes of one table as one transaction; None when there is nothing to do.
+
+    An update is given as the new row, the address of the row it supersedes and that row's id, in the same order; it
+    keeps the row id. Addresses belong to the version of `base`.
+    """
+    none = np.empty(0, dtype=np.uint64)
+    superseded = none if updated_addresses is None else updated_addresses
+    deleted = none if deleted_addresses is None else deleted_addresses
+    changed, emptied = _delete_rows(base, np.concatenate([superseded, deleted]))
+    added: list[FragmentMetadata] = []
+    if updated_rows is not None and updated_rows.num_rows:
+        rewritten = _write(base, updated_rows)
+        if updated_row_ids is not None:
+            _carry_row_ids(rewritten, updated_row_ids)
+        added.extend(rewritten)
+    if new_rows is not None and not (isinstance(new_rows, pa.Table) and not new_rows.num_rows):
+        added.extend(_write(base, new_rows))
+    if not added and not changed and not emptied:
+        return None
+    return _update(
+        base,
+        added=added,
+        changed=changed,
+        emptied=emptied,
+        rows_added=_row_count(added),
+        rows_removed=len(np.unique(np.concatenate([superseded, deleted]))),
+    )
+
+
+def stage_fragments(
+    base: TableHandle,
+    fragments: Sequence[str],
+    *,
+    overwrite: bool = False,
+    deleted_addresses: Addresses | None = None,
+    kept_row_ids: Sequence[Addresses | None] = (),
+) -> StagedWrite | None:
+    """Stage fragments that others wrote with `write_fragment_files`; None when there is nothing to do.
+
+    `deleted_addresses` are the rows they supersede or remove. `kept_row_ids` gives, per fragment, the row ids of its
+    leading rows that replace rows of this table; a fragment holds either replaced rows only, or new rows only.
+    """
+    added = [FragmentMetadata.from_json(text) for text in fragments]
+    added = [fragment for fragment in added if fragment.physical_rows]
+    if overwrite:
+        removed = sum(fragment.live_rows for fragment in base.fragments())
+        operation = LanceOperation.Overwrite(base.schema, added)
+        return StagedWrite(base.version, operation, _row_count(added), removed, _new_files(added))
+    for fragment, row_ids in zip(added, kept_row_ids, strict=False):
+        if row_ids is not None:
+            _carry_row_ids([fragment], row_ids)
+    deleted = np.empty(0, dtype=np.uint64) if deleted_addresses is None else deleted_addresses
+    changed, emptied = _delete_rows(base, deleted)
+    if not added and not changed and not emptied:
+        return None
+    return _update(
+        base,
+        added=added,
+        changed=changed,
+        emptied=emptied,
+        rows_added=_row_count(added),
+        rows_removed=len(np.unique(deleted)),
+    )
+
+
+def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
+    """Stage the replacement of the whole content; no rows at all is a replacement like any other."""
+    added: list[FragmentMetadata] = (
+        [] if rows is None or (isinstance(rows, pa.Table) and not rows.num_rows) else _write(base, rows)
+    )
+    removed = sum(fragment.live_rows for fragment in base.fragments())
+    operation = LanceOperation.Overwrite(base.schema, added)
+    return StagedWrite(base.version, operation, _row_count(added), removed, _new_files(added))
+
+
+def as_transaction(staged: StagedWrite, properties: dict[str, str]) -> Transaction:
+    """The Lance transaction of a staged write."""
+    return lance.Transaction(staged.base_version, staged.operation, transaction_properties=properties)

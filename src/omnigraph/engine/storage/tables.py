@@ -1,0 +1,323 @@
+"""Tables below one graph root: open, create, commit, restore.
+
+One `TableStore` serves a root for the whole process, so that all handles share Lance's caches. Reads go through
+`TableHandle`; writes are staged (`staged`) and then committed here, strictly at the version they were staged on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import lance
+import obstore
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation, Transaction
+from lance.fragment import write_fragments
+
+from omnigraph.engine.storage.durability import Durability, sync_files
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.layout import is_local, join, version_file
+from omnigraph.engine.storage.objects import ObjectStore
+from omnigraph.engine.storage.residual import InlineCommitResidual
+from omnigraph.engine.storage.staged import StagedWrite, as_transaction
+from omnigraph.engine.storage.steps import step
+from omnigraph.engine.storage.translate import classify_lance_error, translated
+from omnigraph.errors import ConflictError, GraphError, InternalError, StorageError
+
+STORAGE_VERSION = "2.2"
+OPEN_HANDLES = 64
+SESSION_INDEX_BYTES = 256 << 20
+SESSION_METADATA_BYTES = 256 << 20
+
+OPERATION_ID = "omnigraph.operation_id"
+STEP = "omnigraph.step"
+COMPENSATES = "omnigraph.compensates"
+
+
+@dataclass(frozen=True)
+class TransactionInfo:
+    """What one version of a table was made by; `operation` is None when Lance cannot tell."""
+
+    version: int
+    uuid: str | None
+    operation: str | None
+    properties: Mapping[str, str]
+
+
+class TableStore:
+    """The tables and text objects of one root. Use `TableStore.at` to share it within the process."""
+
+    _shared: ClassVar[dict[tuple[str, Durability, tuple[tuple[str, str], ...]], TableStore]] = {}
+    _shared_lock = threading.Lock()
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        durability: Durability = Durability.FAST,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = root
+        self.durability = durability
+        self.objects = ObjectStore(root, durability=durability)
+        self.residual = InlineCommitResidual(self)
+        self._options = dict(storage_options or {}) or None
+        self._local = is_local(root)
+        self._session = lance.Session(
+            index_cache_size_bytes=SESSION_INDEX_BYTES, metadata_cache_size_bytes=SESSION_METADATA_BYTES
+        )
+        self._handles: OrderedDict[tuple[str, str | None, int, str | None], TableHandle] = OrderedDict()
+        self._handles_lock = threading.Lock()
+
+    @classmethod
+    def at(
+        cls,
+        root: str,
+        *,
+        durability: Durability = Durability.FAST,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> TableStore:
+        """The process-wide store of a canonical root."""
+        key = (root, durability, tuple(sorted((storage_options or {}).items())))
+        with cls._shared_lock:
+            store = cls._shared.get(key)
+            if store is None:
+                store = cls._shared[key] = cls(root, durability=durability, storage_options=storage_options)
+            return store
+
+    def location(self, path: str) -> str:
+        """The full location of a table."""
+        return join(self.root, path)
+
+    # --- opening ---------------------------------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        """True when a table has been created at this path."""
+        return self.objects.exists(f"{path}/_versions")
+
+    def open(self, path: str, *, branch: str | None = None, version: int | None = None) -> TableHandle:
+        """The table at a version of a branch, or at the branch's head, read afresh.
+
+        Raises:
+            StorageError: no such table, branch or version (`kind` not_found), or it cannot be read.
+        """
+        with translated(f"opening {path}"), step("open", path):
+            dataset = lance.dataset(
+                self.location(path),
+                version=version if branch is None else None,
+                session=self._session,
+                storage_options=self._options,
+            )
+            if branch is not None:
+                dataset = dataset.checkout_version((branch, version))
+        return TableHandle(dataset, path=path, branch=branch)
+
+    def open_pinned(self, path: str, *, branch: str | None, version: int, tag: str | None = None) -> TableHandle:
+        """A version that is published, kept open for the next reader; `tag` tells recreated tables apart."""
+        key = (path, branch, version, tag)
+        with self._handles_lock:
+            handle = self._handles.get(key)
+            if handle is not None:
+                self._handles.move_to_end(key)
+                return handle
+        handle = self.open(path, branch=branch, version=version)
+        self.remember(handle, tag=tag)
+        return handle
+
+    def remember(self, handle: TableHandle, *, tag: str | None = None) -> None:
+        """Keep a handle for `open_pinned`, dropping the least recently used one beyond the bound."""
+        with self._handles_lock:
+            self._handles[(handle.path, handle.branch, handle.version, tag)] = handle
+            while len(self._handles) > OPEN_HANDLES:
+                self._handles.popitem(last=False)
+
+    def forget(self) -> None:
+        """Drop every kept handle."""
+        with self._handles_lock:
+            self._handles.clear()
+
+    def head_version(self, path: str, branch: str | None = None, *, known: int | None = None) -> int:
+        """The newest version of a table's branch.
+
+        With a `known` version that certainly existed, only the next numbers are probed, which costs the same however
+        long the history is; without it the versions are listed. Versions at or above a published pin are never
+        removed while younger ones exist, so the probe meets no gap.
+        """
+        if known is None or branch is not None:
+            return self.open(path, branch=branch).version
+        with step("probe_head", path):
+            version = known
+            while self._version_exists(path, version + 1):
+                version += 1
+                if version - known > 16:
+                    return self.open(path).version
+        return version
+
+    def _version_exists(self, path: str, version: int) -> bool:
+        relative = f"{path}/{version_file(version)}"
+        if self._local:
+            return os.path.exists(join(self.root, relative))
+        try:
+            obstore.head(self.objects._store, relative)
+        except FileNotFoundError:
+            return False
+        except Exception as exc:
+            raise classify_lance_error(exc, f"probing {path}") from exc
+        return True
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def create(self, path: str, schema: pa.Schema, rows: pa.Table | None = None) -> TableHandle:
+        """Create a table with our fixed options: stable row ids, storage version 2.2, no automatic cleanup.
+
+        Raises:
+            StorageError: a table is already there (`kind` precondition); it is not touched.
+        """
+        location = self.location(path)
+        with translated(f"creating {path}"), step("create", path):
+            staged = write_fragments(
+                schema.empty_table() if rows is None else rows,
+                location,
+                schema=schema,
+                mode="create",
+                return_transaction=True,
+                data_storage_version=STORAGE_VERSION,
+                storage_options=self._options,
+                enable_stable_row_ids=True,
+            )
+            if self.exists(path):
+                raise StorageError(f"creating {path}: a table is already there", kind="precondition")
+            dataset = LanceDataset.commit(
+                location,
+                staged,
+                max_retries=0,
+                storage_options=self._options,
+                enable_v2_manifest_paths=True,
+                enable_stable_row_ids=True,
+            )
+        handle = TableHandle(dataset, path=path, branch=None)
+        self._sync(handle, [f"data/{file}" for fragment in handle.fragments() for file in fragment.files])
+        return handle
+
+    def ensure_config(self, path: str, config: Mapping[str, str]) -> None:
+        """Set configuration keys of a table that are not set yet; content and schema stay as they are."""
+        dataset = self.open(path).dataset
+        if all(dataset.config().get(name) == value for name, value in config.items()):
+            return
+        with translated(f"configuring {path}"), step("configure", path):
+            dataset.update_config(dict(config))
+
+    def commit(self, base: TableHandle, staged: StagedWrite, properties: Mapping[str, str]) -> TableHandle:
+        """Make a staged write the next version of its table.
+
+        Raises:
+            ConflictError: the table is not at the base version any more; nothing happened.
+            InternalError: the commit landed elsewhere than right after its base, which strictness excludes.
+        """
+        if staged.base_version != base.version:
+            raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
+        self._sync_new(base, staged.files)
+        with translated(f"committing to {base.path}"), step("commit", base.path):
+            dataset = LanceDataset.commit(
+                base.dataset,
+                as_transaction(staged, dict(properties)),
+                max_retries=0,
+                storage_options=self._options,
+            )
+        handle = TableHandle(dataset, path=base.path, branch=base.branch)
+        if handle.version != base.version + 1:
+            raise InternalError(
+                f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}:"
+                " another program writes to this table"
+            )
+        self._sync(handle, [])
+        return handle
+
+    def restore(self, path: str, branch: str | None, version: int, properties: Mapping[str, str]) -> TableHandle:
+        """Make the content of an earlier version the newest one.
+
+        Lance never refuses a restore, so only the owner of everything above `version` may call this.
+        """
+        head = self.open(path, branch=branch)
+        transaction = Transaction(
+            head.version, LanceOperation.Restore(version), transaction_properties=dict(properties)
+        )
+        with translated(f"restoring {path}"), step("restore", path):
+            dataset = LanceDataset.commit(head.dataset, transaction, storage_options=self._options)
+        handle = TableHandle(dataset, path=path, branch=branch)
+        self._sync(handle, [])
+        return handle
+
+    # --- looking around --------------------------------------------------------------------------------------------
+
+    def transactions(self, path: str, branch: str | None, *, after: int, upto: int) -> list[TransactionInfo]:
+        """What made each of the versions `after + 1 … upto`, in order."""
+        if upto <= after:
+            return []
+        dataset = self.open(path, branch=branch).dataset
+        found = []
+        for version in range(after + 1, upto + 1):
+            with step("read_transaction", path):
+                found.append(self._transaction(dataset, path, version))
+        return found
+
+    @staticmethod
+    def _transaction(dataset: LanceDataset, path: str, version: int) -> TransactionInfo:
+        try:
+            transaction = dataset.read_transaction(version)
+        except TypeError:
+            # A compaction that rewrote an index cannot be decoded by the Python binding; it is maintenance, not rows.
+            return TransactionInfo(version, None, "Rewrite", {})
+        except (OSError, ValueError) as exc:
+            raise classify_lance_error(exc, f"reading the history of {path}") from exc
+        if transaction is None:
+            return TransactionInfo(version, None, None, {})
+        return TransactionInfo(
+            version,
+            str(transaction.uuid),
+            type(transaction.operation).__name__,
+            dict(transaction.transaction_properties or {}),
+        )
+
+    def table_branches(self, path: str) -> list[str]:
+        """The refs of a table, sorted."""
+        dataset = self.open(path).dataset
+        with translated(f"listing the branches of {path}"), step("list_branches", path):
+            return sorted(str(name) for name in dataset.branches.list())
+
+    def branch_parents(self, path: str) -> dict[str, str | None]:
+        """The refs of a table with the branch each was created from (None is main)."""
+        dataset = self.open(path).dataset
+        with translated(f"listing the branches of {path}"), step("list_branches", path):
+            return {str(name): ref.get("parent_branch") for name, ref in dataset.branches.list().items()}
+
+    def versions(self, path: str) -> list[int]:
+        """The versions of a table's main lineage that still exist, ascending."""
+        dataset = self.open(path).dataset
+        with translated(f"listing the versions of {path}"), step("list_versions", path):
+            return sorted(int(ref["version"]) for ref in dataset.version_refs())
+
+    # --- syncing ---------------------------------------------------------------------------------------------------
+
+    def _sync_new(self, base: TableHandle, files: Sequence[str]) -> None:
+        if self._local and self.durability is Durability.FULL and files:
+            sync_files(f"{base.uri}/{file}" for file in files)
+
+    def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
+        """Sync a new version: its manifest file, its deletion files, and what else is named."""
+        if not self._local or self.durability is not Durability.FULL:
+            return
+        folder = handle.uri
+        names = [version_file(handle.version), *files]
+        names.extend(f.deletion_key for f in handle.fragments() if f.deletion_key is not None)
+        sync_files(path for name in names if os.path.exists(path := f"{folder}/{name}"))
+
+
+def is_conflict(exc: GraphError) -> bool:
+    """True when a commit was refused because the table had moved."""
+    return isinstance(exc, ConflictError)

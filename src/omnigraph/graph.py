@@ -1,0 +1,165 @@
+"""One graph, opened: short methods, each handing on to one operation.
+
+`create` and `connect` give a `Graph`. Verbs that belong together are grouped: `graph.history`, `graph.schema`,
+`graph.maintenance`. A `Graph` may be shared between threads.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+
+from omnigraph.engine.manifest.records import CommitRecord
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.create import create_graph
+from omnigraph.engine.operations.open import load_contract, open_graph
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.durability import Durability
+from omnigraph.engine.storage.layout import normalise_root
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import InputError
+from omnigraph.ids import MAIN, parse_branch
+
+Location = str | os.PathLike[str]
+
+
+def create(uri: Location, schema: str | os.PathLike[str], *, force: bool = False, durability: str = "fast") -> Graph:
+    """Create an empty graph and open it. `schema` is the text of a schema, or the path of a `.pg` file.
+
+    Raises:
+        AlreadyExistsError: the location holds a graph.
+        ParseError, SchemaError: the schema is not valid; nothing was created.
+    """
+    store = TableStore.at(normalise_root(uri), durability=_durability(durability))
+    create_graph(store, read_schema(schema), force=force)
+    return Graph(open_graph(store))
+
+
+def connect(uri: Location, *, read_only: bool = False, durability: str = "fast") -> Graph:
+    """Open the graph at a path, a `file://` URI or an `s3://` URI.
+
+    Raises:
+        GraphNotFoundError: there is none.
+        FormatError: it was written by a newer release.
+    """
+    store = TableStore.at(normalise_root(uri), durability=_durability(durability))
+    return Graph(open_graph(store, read_only=read_only))
+
+
+def read_schema(schema: str | os.PathLike[str]) -> str:
+    """The text of a schema given as text or as the path of a file.
+
+    A `Path` is always a file. A string is a file when it ends in `.pg` on one line, else it is the schema itself.
+    """
+    if isinstance(schema, str) and ("\n" in schema or not schema.strip().endswith(".pg")):
+        return schema
+    path = Path(schema)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise InputError(f"'{path}' is not UTF-8 text: {exc}") from exc
+    except OSError as exc:
+        raise InputError(f"the schema file '{path}' cannot be read: {exc.strerror}") from exc
+
+
+def _durability(name: str) -> Durability:
+    try:
+        return Durability(name)
+    except ValueError:
+        raise InputError(f"durability is 'fast' or 'full', not '{name}'") from None
+
+
+class Graph:
+    """A typed property graph. Use `create` or `connect` to get one."""
+
+    def __init__(self, context: GraphContext) -> None:
+        self._context = context
+        self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
+        self.history = HistoryVerbs(self)
+        self.schema = SchemaVerbs(self)
+
+    def __repr__(self) -> str:
+        return f"Graph({self._context.root!r})"
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """The canonical location of the graph."""
+        return self._context.root
+
+    @property
+    def read_only(self) -> bool:
+        """True when this handle refuses writes."""
+        return self._context.read_only
+
+    @property
+    def context(self) -> GraphContext:
+        """What operations work with, after checking that the accepted schema is still the one in memory."""
+        fingerprint = self._context.store.objects.fingerprint(layout.SCHEMA_FILES)
+        if fingerprint != self._contract:
+            source, catalog = load_contract(self._context.store)
+            old = self._context
+            self._context = GraphContext(old.store, old.manifest, catalog, source, old.read_only)
+            self._contract = fingerprint
+        return self._context
+
+    def snapshot(self, branch: str = MAIN, at: str | int | None = None) -> Snapshot:
+        """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
+        return resolve_snapshot(self.context, branch, at)
+
+    def close(self) -> None:
+        """Forget what is cached. A graph needs no closing to be safe: every acknowledged write is already there."""
+        self._context.manifest.forget()
+        self._context.store.forget()
+
+
+def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -> Snapshot:
+    """The snapshot a read is meant to see."""
+    name = parse_branch(branch)
+    if at is None:
+        return context.manifest.snapshot(name)
+    return context.manifest.history.snapshot_at(at, name)
+
+
+class HistoryVerbs:
+    """The commits of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self, branch: str = MAIN, limit: int | None = None, actor: str | None = None) -> list[CommitRecord]:
+        """The commits of a branch, newest first; `actor` keeps only that actor's."""
+        history = self._graph.context.manifest.history
+        if actor is None:
+            return history.list(parse_branch(branch), limit=limit)
+        found = [commit for commit in history.list(parse_branch(branch)) if commit.actor_id == actor]
+        return found if limit is None else found[:limit]
+
+    def show(self, commit_id: str) -> CommitRecord:
+        """One commit.
+
+        Raises:
+            CommitNotFoundError: there is none of this id.
+        """
+        return self._graph.context.manifest.history.find(commit_id)
+
+
+class SchemaVerbs:
+    """The accepted schema of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @property
+    def source(self) -> str:
+        """The accepted schema as it was written."""
+        return self._graph.context.schema_source
