@@ -172,7 +172,16 @@ def _update(
     fence = min(fragment.id for fragment in existing)
     if fence not in touched and fence not in replaced:
         changed = [*changed, base.dataset.get_fragment(fence).metadata]
-    operation = LanceOperation.Update([*emptied, *replaced], changed, [*folded, *added], update_mode="rewrite_rows")
+    operation = LanceOperation.Update(
+        [*emptied, *replaced],
+        changed,
+        [*folded, *added],
+        # Lance takes new fragments of an update for rewritten rows and counts them as covered by every index whose
+        # fields are not named here, which would hide new rows from full-text and vector search. Naming all fields
+        # leaves new fragments uncovered: they are scanned until the next index build.
+        fields_for_preserving_frag_bitmap=list(range(base.dataset.max_field_id + 1)),
+        update_mode="rewrite_rows",
+    )
     return StagedWrite(base.version, operation, rows_added, rows_removed, _new_files([*folded, *added]))
 
 
