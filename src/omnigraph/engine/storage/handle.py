@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.engine.storage.deletions import read_deletion_file
+from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.translate import translated
 
 RowFilter: TypeAlias = pa.compute.Expression | str
@@ -153,6 +155,10 @@ class TableHandle:
             )
         return tuple(found)
 
+    @cached_property
+    def _fragment_infos(self) -> dict[int, FragmentInfo]:
+        return {fragment.id: fragment for fragment in self._fragments}
+
     def fragments(self) -> tuple[FragmentInfo, ...]:
         """The fragments in scan order."""
         with translated(f"reading {self.path}"):
@@ -181,7 +187,19 @@ class TableHandle:
         """Offsets of the deleted rows of one fragment, ascending."""
         if not fragment.deleted_rows:
             return np.empty(0, dtype=np.uint32)
+        memo = self.memo.setdefault("deleted_offsets", {})
+        if fragment.id not in memo:
+            memo[fragment.id] = self._read_deleted_offsets(fragment)
+        found: npt.NDArray[np.uint32] = memo[fragment.id]
+        return found
+
+    def _read_deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
         with translated(f"reading {self.path}"):
+            if is_local(self.uri) and fragment.deletion_key is not None:
+                # A fragment inherited by a branch keeps its deletion file at the parent, which Lance knows to find.
+                direct = read_deletion_file(f"{self.uri}/{fragment.deletion_key}")
+                if direct is not None and len(direct) == fragment.deleted_rows:
+                    return direct
             ids = self.scanner(
                 [], fragment_ids=[fragment.id], with_row_id=True, include_deleted_rows=True, scan_in_order=True
             ).to_table()["_rowid"]
@@ -202,7 +220,12 @@ class TableHandle:
         starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
         for start, end in zip(starts, np.r_[starts[1:], len(owners)], strict=True):
             fragment = self._dataset.get_fragment(int(owners[start]))
-            parts.append(fragment.take(offsets[start:end].tolist(), columns=columns))
+            chosen = offsets[start:end]
+            info = self._fragment_infos[int(owners[start])]
+            if info.deleted_rows:
+                # Lance counts live rows here, an address counts all of them.
+                chosen = chosen - np.searchsorted(self.deleted_offsets(info), chosen).astype(np.uint64)
+            parts.append(fragment.take(chosen.tolist(), columns=columns))
         found = pa.concat_tables(parts)
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
