@@ -99,6 +99,7 @@ class NodeType(EntityType):
 
     @property
     def table_key(self) -> TableKey:
+        """`node:<name>`."""
         return node_key(self.name)
 
 
@@ -112,6 +113,7 @@ class EdgeType(EntityType):
 
     @property
     def table_key(self) -> TableKey:
+        """`edge:<name>`."""
         return edge_key(self.name)
 
 

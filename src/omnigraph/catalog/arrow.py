@@ -1,0 +1,67 @@
+"""The Arrow form of the catalog: the type of each property and the schema of each table.
+
+A Blob has two forms. The *logical* one is plain bytes, which is what loads and exports pass around; the *stored* one
+is the struct that Lance's blob columns take, marked by its extension name so that this layer need not know Lance.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.types import PropertyType, Scalar
+
+PRIMARY_KEY_METADATA = {"lance-schema:unenforced-primary-key": "true"}
+BLOB_EXTENSION = "lance.blob.v2"
+BLOB_METADATA = {"ARROW:extension:name": BLOB_EXTENSION, "ARROW:extension:metadata": ""}
+BLOB_STORAGE = pa.struct(
+    [("data", pa.large_binary()), ("uri", pa.string()), ("position", pa.uint64()), ("size", pa.uint64())]
+)
+_SCALARS = {
+    Scalar.STRING: pa.string(),
+    Scalar.BLOB: pa.large_binary(),
+    Scalar.BOOL: pa.bool_(),
+    Scalar.I32: pa.int32(),
+    Scalar.I64: pa.int64(),
+    Scalar.U32: pa.uint32(),
+    Scalar.U64: pa.uint64(),
+    Scalar.F32: pa.float32(),
+    Scalar.F64: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.DATETIME: pa.date64(),
+}
+
+
+def arrow_type(kind: PropertyType) -> pa.DataType:
+    """The logical column type of a property.
+
+    >>> arrow_type(PropertyType(Scalar.VECTOR, dimension=2))
+    FixedSizeListType(fixed_size_list<item: float>[2])
+    """
+    if kind.scalar is Scalar.VECTOR:
+        return pa.list_(pa.field("item", pa.float32()), kind.dimension)
+    scalar = _SCALARS[kind.scalar]
+    return pa.list_(pa.field("item", scalar)) if kind.is_list else scalar
+
+
+def property_field(prop: Property, *, blobs: Literal["logical", "stored"] = "logical") -> pa.Field:
+    """The column of one property."""
+    if prop.type.scalar is Scalar.BLOB and blobs == "stored":
+        return pa.field(prop.name, BLOB_STORAGE, nullable=prop.type.nullable, metadata=BLOB_METADATA)
+    return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable)
+
+
+def table_schema(entity: NodeType | EdgeType, *, blobs: Literal["logical", "stored"] = "logical") -> pa.Schema:
+    """The columns of a type's table: `id`, for edges `src` and `dst`, then the properties by name."""
+    fields = [pa.field("id", pa.string(), nullable=False, metadata=PRIMARY_KEY_METADATA)]
+    if isinstance(entity, EdgeType):
+        fields += [pa.field(name, pa.string(), nullable=False) for name in ("src", "dst")]
+    fields += [property_field(entity.properties[name], blobs=blobs) for name in sorted(entity.properties)]
+    return pa.schema(fields)
+
+
+def blob_columns(entity: NodeType | EdgeType) -> tuple[str, ...]:
+    """The names of a type's Blob properties, which most tables have none of."""
+    return tuple(name for name, prop in entity.properties.items() if prop.type.scalar is Scalar.BLOB)
