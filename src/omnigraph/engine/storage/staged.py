@@ -273,6 +273,11 @@ def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
     return StagedWrite(base.version, operation, _row_count(added), removed, _new_files(added))
 
 
+def stage_touch(base: TableHandle) -> StagedWrite:
+    """Stage a new version without any change, strict like every other: it takes the place after its base."""
+    return _update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0)
+
+
 def as_transaction(staged: StagedWrite, properties: dict[str, str]) -> Transaction:
     """The Lance transaction of a staged write."""
     return lance.Transaction(staged.base_version, staged.operation, transaction_properties=properties)

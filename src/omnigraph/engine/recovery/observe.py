@@ -1,0 +1,113 @@
+"""Read the world an intent is judged against: branch, published versions, heads and who moved them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.engine.manifest.records import CommitRecord
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.recovery.classify import Observation, TableState, classify, was_undone
+from omnigraph.engine.recovery.decide import Situation
+from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent, WriterKind
+from omnigraph.engine.recovery.sidecars import IntentStore
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import CommitNotFoundError
+from omnigraph.ids import MAIN, CommitId
+
+
+@dataclass(frozen=True)
+class RecoveryContext:
+    """What recovery works with; one per graph and process."""
+
+    store: TableStore
+    manifest: Manifest
+    intents: IntentStore
+
+
+@dataclass(frozen=True)
+class World:
+    """What was seen of an intent's branch and tables; `snapshot` is None when the branch is gone."""
+
+    snapshot: Snapshot | None
+    observations: tuple[Observation, ...]
+    states: tuple[TableState, ...]
+    commit: CommitRecord | None
+
+    def moved(self) -> list[tuple[Observation, TableState]]:
+        """The effects whose tables lie above their published versions, by this operation."""
+        pairs = zip(self.observations, self.states, strict=True)
+        return [(seen, state) for seen, state in pairs if state is not TableState.NO_MOVEMENT]
+
+
+def find_commit(manifest: Manifest, branch: str, commit_id: CommitId | None) -> CommitRecord | None:
+    """The commit of this id if it was ever published, on any branch."""
+    if commit_id is None:
+        return None
+    recent = manifest.snapshot(branch).state.commits
+    if commit_id in recent:
+        return recent[commit_id]
+    try:
+        return manifest.history.find(commit_id)
+    except CommitNotFoundError:
+        return None
+
+
+def look(ctx: RecoveryContext, intent: Intent) -> World:
+    """Read everything a decision about an intent depends on, afresh."""
+    branch = intent.branch or MAIN
+    if branch != MAIN and branch not in ctx.manifest.branches():
+        return World(None, (), (), None)
+    # Heads before the snapshot would be older than it, and a write published in between would look like a loss.
+    snapshot = ctx.manifest.snapshot(branch)
+    observations = tuple(_observe(ctx, snapshot, intent, effect) for effect in intent.effects)
+    states = tuple(
+        classify(seen, intent.writer_kind, intent.schema_version, intent.operation_id) for seen in observations
+    )
+    commit = find_commit(ctx.manifest, branch, intent.commit_id) if intent.by_identity else None
+    return World(snapshot, observations, states, commit)
+
+
+def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: Effect) -> Observation:
+    entry = snapshot.entries.get(effect.table_key)
+    pinned = entry.version if entry is not None else 0
+    if effect.fork and effect.table_branch not in ctx.store.table_branches(effect.table_path):
+        return Observation(effect, pinned, pinned)
+    head = ctx.store.open(effect.table_path, branch=effect.table_branch).version
+    if not intent.by_identity:
+        return Observation(effect, head, pinned)
+    commits = ctx.store.transactions(
+        effect.table_path, effect.table_branch, after=min(effect.expected_version, pinned), upto=head
+    )
+    others = {
+        owner
+        for commit in commits
+        if commit.version > pinned
+        and (owner := commit.properties.get(PROPERTY_OPERATION)) not in (None, intent.operation_id)
+    }
+    # Listed after the heads were read: an operation that has no intent by then is resolved, or nobody's.
+    kin = others.difference(ctx.intents.list()) if others else others
+    return Observation(effect, head, pinned, commits, frozenset(str(owner) for owner in kin))
+
+
+def situation(intent: Intent, world: World, *, sweeping: bool, may_restore: bool) -> Situation:
+    """The facts of a decision, from what was seen."""
+    snapshot = world.snapshot
+    if snapshot is None:
+        return Situation(intent.writer_kind, (), branch_exists=False, sweeping=sweeping)
+    read_set_holds = all(
+        snapshot.state.current_version(key) == version for key, version in (intent.read_set or {}).items()
+    )
+    return Situation(
+        kind=intent.writer_kind,
+        states=world.states,
+        advanced=any(seen.pinned > seen.effect.expected_version for seen in world.observations),
+        published=(world.commit is not None) if intent.by_identity else None,
+        undone=any(was_undone(seen, intent.operation_id) for seen in world.observations),
+        aborted=intent.aborted,
+        read_set_holds=read_set_holds,
+        # No writer of this release stages schema files, so a schema change cut short can only be undone.
+        schema_ready=intent.writer_kind is not WriterKind.SCHEMA_APPLY,
+        sweeping=sweeping,
+        may_restore=may_restore,
+    )

@@ -1,0 +1,50 @@
+"""A writer that sees its own failure undoes its effects at once, instead of leaving them to the next one.
+
+It still owns everything above the published versions of its tables, so restoring is safe in a living process. Should
+the undoing fail as well, the intent stays and says `aborted`: recovery will undo it, and never finish it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from omnigraph.engine.recovery.intent import Intent
+from omnigraph.engine.recovery.observe import RecoveryContext, find_commit
+from omnigraph.engine.recovery.resolve import Resolution, resolve
+from omnigraph.errors import GraphError
+from omnigraph.ids import MAIN
+
+_log = logging.getLogger(__name__)
+
+
+def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
+    """Undo this process's own armed write; the caller then raises the error that made it necessary.
+
+    The resolution says what really happened: `RolledForward` means that the publish had landed although it was
+    reported as failed, and the write stands. None means that undoing failed, or that somebody else, who took this
+    writer for dead, is at it; ask `was_published` before telling the user anything but "unfinished".
+    """
+    try:
+        claim = ctx.intents.claim(intent, own=True)
+        if claim is None:
+            ctx.intents.abandon(intent.operation_id)
+            return None
+        try:
+            aborted = ctx.intents.mark_aborted(intent)
+            resolution = resolve(ctx, aborted, may_restore=True)
+            if resolution.settled:
+                ctx.intents.remove(claim)
+        except BaseException:
+            ctx.intents.abandon(intent.operation_id)
+            raise
+        finally:
+            ctx.intents.release(claim)
+        return resolution
+    except GraphError as exc:
+        _log.warning("undoing %s failed (%s); the next write or open does it", intent.operation_id, exc)
+        return None
+
+
+def was_published(ctx: RecoveryContext, intent: Intent) -> bool:
+    """Whether the write's own commit is in the history, by whomever it was published."""
+    return find_commit(ctx.manifest, intent.branch or MAIN, intent.commit_id) is not None

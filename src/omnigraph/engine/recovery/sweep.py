@@ -1,0 +1,126 @@
+"""Look for writes that nobody is finishing, and bring each to its end.
+
+`heal` runs before every write and on refresh: with nothing pending it costs one directory listing. It resolves what a
+provably dead or silent writer left behind, and leaves living writers alone. `sweep` runs at a read-write open and
+resolves everything that may be resolved at all, refusing to open what it cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from omnigraph.engine.recovery.intent import Intent
+from omnigraph.engine.recovery.observe import RecoveryContext
+from omnigraph.engine.recovery.owner import Liveness
+from omnigraph.engine.recovery.resolve import Resolution, resolve
+from omnigraph.engine.recovery.sidecars import Claim
+from omnigraph.errors import GraphError, RecoveryRequiredError
+from omnigraph.failpoints import RECOVERY_POST_LIST, maybe_fail
+from omnigraph.ids import OperationId
+
+_log = logging.getLogger(__name__)
+
+
+def heal(ctx: RecoveryContext) -> list[Resolution]:
+    """Resolve what dead writers left, in a process that has other work to do.
+
+    Raises:
+        StorageError: intents cannot be listed or read; recovery is never skipped silently.
+        FormatError: an intent is corrupt or newer than this release.
+    """
+    return _run(ctx, sweeping=False)
+
+
+def sweep(ctx: RecoveryContext) -> list[Resolution]:
+    """Resolve what dead writers left, before a graph is opened for writing.
+
+    Raises:
+        InternalError: a table contradicts what is published; the intent is kept for review.
+        StorageError: intents cannot be listed or read.
+        FormatError: an intent is corrupt or newer than this release.
+    """
+    resolutions = _run(ctx, sweeping=True)
+    ctx.intents.drop_leftover_claims()
+    return resolutions
+
+
+def _run(ctx: RecoveryContext, *, sweeping: bool) -> list[Resolution]:
+    operations = ctx.intents.list()
+    if not operations:
+        return []
+    maybe_fail(RECOVERY_POST_LIST)
+    found = (_settle(ctx, operation_id, sweeping) for operation_id in operations)
+    return [resolution for resolution in found if resolution is not None]
+
+
+def _settle(ctx: RecoveryContext, operation_id: OperationId, sweeping: bool) -> Resolution | None:
+    """Resolve one intent; None when its writer lives, finished meanwhile, or somebody else is resolving it."""
+    intent = ctx.intents.read(operation_id)
+    if intent is None or ctx.intents.liveness(intent) is Liveness.LIVE:
+        return None
+    claim = ctx.intents.claim(intent)
+    if claim is None:
+        return None
+    try:
+        return _settle_claimed(ctx, claim, sweeping)
+    except RecoveryRequiredError:
+        if sweeping:
+            raise
+        _log.warning("the unfinished write %s stays pending: its tables kept moving", operation_id)
+        return None
+    finally:
+        ctx.intents.release(claim)
+
+
+def _settle_claimed(ctx: RecoveryContext, claim: Claim, sweeping: bool) -> Resolution | None:
+    # Read again: what was seen before the claim may be finished, or its writer may have come back to life.
+    intent = ctx.intents.read(claim.operation_id)
+    liveness = Liveness.LIVE if intent is None else ctx.intents.liveness(intent, claimed=True)
+    if intent is None or liveness is Liveness.LIVE:
+        return None
+    resolution = resolve(
+        ctx,
+        intent,
+        sweeping=sweeping,
+        may_restore=sweeping or _may_restore(intent),
+        supersede=liveness is Liveness.SILENT,
+    )
+    if resolution.settled:
+        ctx.intents.remove(claim)
+        _log.warning("the unfinished write %s of %s: %s", intent.operation_id, intent.actor_id, resolution.outcome)
+    return resolution
+
+
+def _may_restore(intent: Intent) -> bool:
+    """Restoring takes away whatever lies above the published version, so it needs to be known whose that is."""
+    return intent.by_identity and intent.owner is not None
+
+
+def pending(ctx: RecoveryContext) -> Sequence[Intent]:
+    """Every intent there is, living writers' included."""
+    return ctx.intents.pending()
+
+
+def refuse_while_pending(ctx: RecoveryContext, verb: str) -> None:
+    """Refuse a maintenance operation that must not run beside any unfinished write.
+
+    Raises:
+        RecoveryRequiredError: an intent is pending after healing what could be healed.
+    """
+    heal(ctx)
+    waiting = ctx.intents.list()
+    if waiting:
+        raise RecoveryRequiredError(
+            f"{verb} cannot run while a write is unfinished ({len(waiting)} pending, the first is {waiting[0]})"
+            " — wait for its writer, or reopen the graph read-write",
+            operation_id=waiting[0],
+        )
+
+
+def sweep_quietly(ctx: RecoveryContext) -> None:
+    """Heal where a failure must not disturb the caller, e.g. on a timer; it is logged and retried by the next write."""
+    try:
+        heal(ctx)
+    except GraphError as exc:
+        _log.warning("recovery failed and will be tried again: %s", exc)
