@@ -153,7 +153,7 @@ def _new_files(fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:
     return tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files if file.base_id is None)
 
 
-def _update(
+def stage_update(
     base: TableHandle,
     *,
     added: list[FragmentMetadata],
@@ -161,6 +161,7 @@ def _update(
     emptied: list[int],
     rows_added: int,
     rows_removed: int,
+    fold: bool = True,
 ) -> StagedWrite:
     """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`."""
     existing = base.fragments()
@@ -168,7 +169,7 @@ def _update(
         operation: LanceOperation.BaseOperation = LanceOperation.Overwrite(base.schema, added)
         return StagedWrite(base.version, operation, rows_added, 0, _new_files(added))
     touched = {fragment.id for fragment in changed} | set(emptied)
-    folded, replaced = _fold_small(base, touched)
+    folded, replaced = _fold_small(base, touched) if fold else ([], [])
     fence = min(fragment.id for fragment in existing)
     if fence not in touched and fence not in replaced:
         changed = [*changed, base.dataset.get_fragment(fence).metadata]
@@ -217,7 +218,7 @@ def stage_changes(
         added.extend(_write(base, new_rows))
     if not added and not changed and not emptied:
         return None
-    return _update(
+    return stage_update(
         base,
         added=added,
         changed=changed,
@@ -253,7 +254,7 @@ def stage_fragments(
     changed, emptied = _delete_rows(base, deleted)
     if not added and not changed and not emptied:
         return None
-    return _update(
+    return stage_update(
         base,
         added=added,
         changed=changed,
@@ -275,7 +276,7 @@ def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
 
 def stage_touch(base: TableHandle) -> StagedWrite:
     """Stage a new version without any change, strict like every other: it takes the place after its base."""
-    return _update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0)
+    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0)
 
 
 def as_transaction(staged: StagedWrite, properties: dict[str, str]) -> Transaction:

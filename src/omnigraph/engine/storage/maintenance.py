@@ -1,0 +1,124 @@
+"""Physical upkeep, staged like any write: compaction and index builds.
+
+Lance commits an index build on top of whatever happened since, so a build alone is not strict. Whoever maintains a
+table therefore commits something strict first, a compaction or a bare fence: from then on the table's head is above
+its pin, every other writer is refused, and the builds that follow meet nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import lance
+from lance import LanceOperation
+from lance.fragment import FragmentMetadata
+from lance.optimize import Compaction
+
+from omnigraph.catalog.indexes import IndexKind, IndexSpec
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.staged import StagedWrite, stage_update
+from omnigraph.engine.storage.steps import step
+from omnigraph.engine.storage.translate import translated
+
+COMPACTED_ROWS = 1_048_576
+# An index gains a segment for fragments it does not cover; beyond this many it is built anew as one.
+SEGMENTS_MAX = 4
+
+
+@dataclass(frozen=True)
+class IndexGap:
+    """What an index of a table lacks: everything, or the fragments it does not cover."""
+
+    spec: IndexSpec
+    missing: bool
+    uncovered: tuple[int, ...]
+
+
+def index_gaps(handle: TableHandle, specs: Sequence[IndexSpec]) -> list[IndexGap]:
+    """The declared indexes of a table that do not exist or do not cover every fragment."""
+    fragments = {fragment.id for fragment in handle.fragments()}
+    covered: dict[str, set[int]] = {}
+    for index in handle.indexes():
+        covered.setdefault(index.name, set()).update(index.fragment_ids)
+    gaps = []
+    for spec in specs:
+        known = covered.get(spec.name)
+        left = fragments - (known or set())
+        if fragments and (known is None or left):
+            gaps.append(IndexGap(spec, known is None, tuple(sorted(left))))
+    return gaps
+
+
+def is_trainable(handle: TableHandle, spec: IndexSpec) -> bool:
+    """False for a vector index of a column without a single vector: there is nothing to build it from yet."""
+    return spec.kind is not IndexKind.VECTOR or handle.count_rows(f"{spec.column} IS NOT NULL") > 0
+
+
+def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
+    """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
+
+    Row ids stay; indexes lose the rewritten fragments and are completed afterwards.
+    """
+    new: list[FragmentMetadata] = []
+    replaced: list[int] = []
+    with translated(f"compacting {base.path}"):
+        plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": rows_per_fragment, "num_threads": 1})
+        for task in plan.tasks:
+            with step("compact", base.path):
+                done = task.execute(base.dataset)
+            new.extend(done.new_fragments)
+            replaced.extend(fragment.id for fragment in done.original_fragments)
+    if not replaced:
+        return None
+    return stage_update(base, added=new, changed=[], emptied=replaced, rows_added=0, rows_removed=0, fold=False)
+
+
+def stage_fence(base: TableHandle) -> StagedWrite:
+    """Stage a version with the same content: it only takes the table for its writer."""
+    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, fold=False)
+
+
+def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | None:
+    """Stage all missing index parts of a table as one transaction; None without gaps."""
+    built: list[lance.Index] = []
+    removed: list[lance.Index] = []
+    for gap in gaps:
+        segments = _segments(base, gap.spec.name)
+        whole = gap.missing or len(segments) >= SEGMENTS_MAX or gap.spec.kind is IndexKind.VECTOR
+        fragment_ids = [fragment.id for fragment in base.fragments()] if whole else list(gap.uncovered)
+        with translated(f"indexing {gap.spec.column} of {base.path}"), step("build_index", base.path):
+            built.append(_build(base, gap.spec, fragment_ids))
+        if whole:
+            removed.extend(segments)
+    if not built:
+        return None
+    return StagedWrite(base.version, LanceOperation.CreateIndex(built, removed), 0, 0)
+
+
+def _build(base: TableHandle, spec: IndexSpec, fragment_ids: list[int]) -> lance.Index:
+    options = {"num_partitions": 1, "metric": "l2"} if spec.kind is IndexKind.VECTOR else {}
+    index = base.dataset.create_index_uncommitted(
+        spec.column, str(spec.kind), name=spec.name, replace=True, fragment_ids=fragment_ids, **options
+    )
+    if spec.kind is IndexKind.TEXT:
+        # A word index staged per fragment is readable only once its parts have been merged.
+        index = base.dataset.merge_existing_index_segments([index])
+    return index
+
+
+def _segments(base: TableHandle, name: str) -> list[lance.Index]:
+    """The stored segments of an index, in the form a transaction removes them by."""
+    fields = {field.name(): field.id() for field in base.dataset.lance_schema.fields()}
+    return [
+        lance.Index(
+            uuid=index["uuid"],
+            name=name,
+            fields=[fields[column] for column in index["fields"]],
+            dataset_version=int(index["version"]),
+            fragment_ids=set(index["fragment_ids"]),
+            index_version=0,
+        )
+        for index in base.dataset.list_indices()
+        if index["name"] == name
+    ]
