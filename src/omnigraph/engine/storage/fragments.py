@@ -15,7 +15,7 @@ from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.engine.storage.handle import Addresses, TableHandle
-from omnigraph.engine.storage.staged import StagedWrite, _row_count, _update
+from omnigraph.engine.storage.staged import StagedWrite, _row_count, stage_update
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
@@ -81,7 +81,7 @@ def stage_prepared(
     fresh = [fragment for fragment in map(FragmentMetadata.from_json, added) if fragment.physical_rows]
     if not fresh and not changed and not emptied:
         return None
-    return _update(
+    return stage_update(
         base,
         added=fresh,
         changed=[FragmentMetadata.from_json(text) for text in changed],
