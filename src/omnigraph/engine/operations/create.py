@@ -11,7 +11,7 @@ import logging
 
 from omnigraph import failpoints
 from omnigraph.catalog.arrow import table_schema
-from omnigraph.catalog.identity import schema_ir, schema_state
+from omnigraph.catalog.identity import ir_json, schema_ir
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.manifest import records
@@ -66,10 +66,9 @@ def _refuse_used_root(store: TableStore, *, force: bool) -> None:
 def _write_schema(store: TableStore, schema_source: str, catalog: Catalog) -> None:
     store.objects.write_text(layout.SCHEMA_SOURCE, schema_source)
     failpoints.maybe_fail(failpoints.INIT_AFTER_SCHEMA_WRITTEN)
-    ir = json.dumps(schema_ir(catalog), indent=2, sort_keys=True, ensure_ascii=False)
-    store.objects.write_text(layout.SCHEMA_IR, ir + "\n")
-    state = json.dumps(schema_state(catalog), indent=2, sort_keys=True)
-    store.objects.write_text(layout.SCHEMA_STATE, state + "\n")
+    store.objects.write_text(layout.SCHEMA_IR, ir_json(schema_ir(catalog)))
+    state = {"format_version": 1, "schema_ir_hash": catalog.schema_hash, "schema_identity_version": 1}
+    store.objects.write_text(layout.SCHEMA_STATE, json.dumps(state, indent=2) + "\n")
     failpoints.maybe_fail(failpoints.INIT_AFTER_CONTRACT_WRITTEN)
 
 
@@ -80,7 +79,7 @@ def _create_tables(store: TableStore, catalog: Catalog) -> list[TableEntry]:
         if store.exists(path):
             # Left by an attempt that never created a manifest, so nobody can have read or written it.
             store.objects.delete_prefix(path)
-        handle = store.create(path, table_schema(entity))
+        handle = store.create(path, table_schema(entity, blobs="stored"))
         entries.append(TableEntry(key, path, handle.version, None, 0))
     return entries
 
