@@ -8,6 +8,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.engine.recovery import sweep
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.tables import TableStore
@@ -17,13 +18,14 @@ from omnigraph.errors import ConflictError, FormatError, GraphError, GraphNotFou
 def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     """The graph at the store's root.
 
-    A read-write open also finishes a creation that was cut short after the graph existed; a read-only one writes
-    nothing at all.
+    A read-write open also finishes a creation that was cut short after the graph existed, and resolves writes that
+    a crash cut short; a read-only one writes nothing at all.
 
     Raises:
         GraphNotFoundError: there is no graph here.
         FormatError: it is of a newer format, or corrupt.
         ConflictError: the schema files contradict each other.
+        InternalError: an unfinished write cannot be resolved; its sidecar is kept.
     """
     manifest = Manifest(store)
     try:
@@ -35,9 +37,12 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
             ) from exc
         raise
     source, catalog = load_contract(store)
-    if not read_only and store.objects.exists(layout.INIT_CLAIM):
-        complete_creation(store)
-    return GraphContext(store, manifest, catalog, source, read_only)
+    context = GraphContext(store, manifest, catalog, source, read_only)
+    if not read_only:
+        if store.objects.exists(layout.INIT_CLAIM):
+            complete_creation(store)
+        sweep(context.recovery)
+    return context
 
 
 def load_contract(store: TableStore) -> tuple[str, Catalog]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.engine.recovery import IntentStore, RecoveryContext
 from omnigraph.engine.storage.tables import TableStore
 
 
@@ -26,3 +28,8 @@ class GraphContext:
     def root(self) -> str:
         """The canonical location of the graph."""
         return self.store.root
+
+    @cached_property
+    def recovery(self) -> RecoveryContext:
+        """What healing, rolling back and judging drift work with."""
+        return RecoveryContext(self.store, self.manifest, IntentStore(self.store.objects))
