@@ -5,7 +5,7 @@ Functions from results to plain dictionaries, in the field order the surfaces pr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
     AlreadyExistsError,
@@ -19,6 +19,11 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     VersionReclaimedError,
 )
+
+if TYPE_CHECKING:
+    from omnigraph.engine.manifest.records import CommitRecord
+    from omnigraph.engine.manifest.snapshot import Snapshot
+    from omnigraph.graph import MutationResult
 
 _CODES: tuple[tuple[type[GraphError], str | None], ...] = (
     (PreconditionFailedError, None),
@@ -38,3 +43,48 @@ def error_output(error: GraphError) -> dict[str, Any]:
     """The `ErrorOutput` of an error: its sentence, its wire code and its structured facts."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), "internal")
     return {"error": error.message, **({"code": code} if code else {}), **error.facts()}
+
+
+def change_output(result: MutationResult, *, branch: str, actor: str | None) -> dict[str, Any]:
+    """The `ChangeOutput` of a mutation; `commit` is null when nothing changed."""
+    return {
+        "branch": branch,
+        "query_name": result.query_name,
+        "affected_nodes": result.affected_nodes,
+        "affected_edges": result.affected_edges,
+        "actor_id": actor,
+        "commit": result.commit_id,
+    }
+
+
+def commit_output(commit: CommitRecord) -> dict[str, Any]:
+    """The `CommitOutput` of a commit; `created_at` is Unix time in microseconds."""
+    return {
+        "graph_commit_id": commit.graph_commit_id,
+        "manifest_branch": commit.manifest_branch,
+        "manifest_version": commit.manifest_version,
+        "parent_commit_id": commit.parent_commit_id,
+        "merged_parent_commit_id": commit.merged_parent_commit_id,
+        "actor_id": commit.actor_id,
+        "created_at": commit.created_at,
+        **({"properties": dict(commit.properties)} if commit.properties else {}),
+    }
+
+
+def snapshot_output(snapshot: Snapshot) -> dict[str, Any]:
+    """The `SnapshotOutput` of a snapshot, its tables in key order."""
+    return {
+        "branch": snapshot.branch,
+        "manifest_version": snapshot.version,
+        "graph_commit_id": snapshot.head,
+        "tables": [
+            {
+                "table_key": entry.table_key,
+                "table_path": entry.path,
+                "table_version": entry.version,
+                "table_branch": entry.branch,
+                "row_count": entry.row_count,
+            }
+            for _, entry in sorted(snapshot.entries.items())
+        ],
+    }

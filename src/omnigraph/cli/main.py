@@ -20,6 +20,13 @@ from omnigraph.errors import GraphError, InternalError
 
 VERBS: dict[str, str] = {
     "version": "version",
+    "init": "init",
+    "query": "query",
+    "mutate": "mutate",
+    "export": "export",
+    "snapshot": "snapshot",
+    "commit": "commit",
+    "schema": "schema",
 }
 """Each verb and the module of `omnigraph.cli.commands` that registers it, in the order help lists them."""
 
@@ -86,21 +93,28 @@ def build_application(verbs: Iterable[str]) -> typer.Typer:
     return application
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from omnigraph.cli.commands.version import version_line
+
+        typer.echo(version_line())
+        raise typer.Exit
+
+
 def _global_flags(
     store: Annotated[str | None, typer.Option("--store", metavar="URI", help="The graph's store.")] = None,
     profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config.")] = None,
     actor: Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who a write is attributed to.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write on a remote target.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the target of a write.")] = False,
-    version: Annotated[bool, typer.Option("--version", "-v", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-v", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """A lakehouse graph database: typed property graphs with atomic commits and a history to read."""
-    # `settle` has moved the other flags behind the verb, where each verb takes those that apply to it.
-    if version:
-        from omnigraph.cli.commands.version import version_line
-
-        typer.echo(version_line())
-        raise typer.Exit
+    # These flags are declared for the help alone: `settle` has moved them behind the verb, and each verb takes those
+    # that apply to it.
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 Uri = Annotated[
     str | None,
-    typer.Argument(metavar="[URI]", help="The graph: a path, file:// or s3:// URI.", show_default=False),
+    typer.Argument(metavar="URI", help="The graph: a path, file:// or s3:// URI.", show_default=False),
 ]
 Store = Annotated[
     str | None,

@@ -46,11 +46,11 @@ def resolve_target(
         raise InputError("a positional URI and --store are mutually exclusive: pass one of them")
     address = uri if uri is not None else store
     if address is not None:
-        return Target(_checked(address))
+        return Target(checked_address(address))
     if profile:
-        return Target(_checked(_profile_store(config.profiles, profile)))
+        return Target(checked_address(_profile_store(config.profiles, profile)))
     if config.defaults.store:
-        return Target(_checked(config.defaults.store))
+        return Target(checked_address(config.defaults.store))
     if config.defaults.server:
         raise InputError(
             f"the default scope is the server '{config.defaults.server}', and this command works on a store:"
@@ -74,7 +74,12 @@ def _profile_store(profiles: Mapping[str, Any], name: str) -> str:
     return str(binding["store"])
 
 
-def _checked(address: str) -> str:
+def checked_address(address: str) -> str:
+    """The address trimmed, once it can be that of a store.
+
+    Raises:
+        InputError: it is blank, or the address of a server.
+    """
     trimmed = address.strip()
     if not trimmed:
         raise InputError("the address of the graph is empty")

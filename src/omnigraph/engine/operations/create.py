@@ -37,10 +37,7 @@ def create_graph(store: TableStore, schema_source: str, *, force: bool = False) 
     """
     catalog = compile_schema(schema_source)
     _refuse_used_root(store, force=force)
-    if (
-        not store.objects.write_text_if_absent(layout.INIT_CLAIM, json.dumps({"claimed_at": now_micros()}))
-        and not force
-    ):
+    if not _claim(store) and not force:
         raise AlreadyExistsError(
             f"'{store.root}' is being initialized, or an earlier attempt was cut short; pass --force to take over"
         )
@@ -54,6 +51,14 @@ def create_graph(store: TableStore, schema_source: str, *, force: bool = False) 
     failpoints.maybe_fail(failpoints.INIT_POST_MANIFEST_CREATE)
     complete_creation(store)
     return catalog
+
+
+def _claim(store: TableStore) -> bool:
+    """True when the root is ours to fill. It is the first write there, so the one that meets a forbidden place."""
+    try:
+        return store.objects.write_text_if_absent(layout.INIT_CLAIM, json.dumps({"claimed_at": now_micros()}))
+    except StorageError as exc:
+        raise StorageError(f"cannot create a graph at '{store.root}': {exc.message}", kind=exc.kind) from exc
 
 
 def _refuse_used_root(store: TableStore, *, force: bool) -> None:

@@ -100,10 +100,16 @@ class ObjectStore:
         except (ObjectMissing, FileNotFoundError, IsADirectoryError):
             pass
         except (BaseError, OSError) as exc:
+            if self._is_below_a_file(exc):
+                return False
             if not self._is_folder_error(exc):
                 raise _failed(exc, f"looking for {path}") from exc
         listing = self._list(path)
         return bool(listing["objects"] or listing["common_prefixes"])
+
+    @staticmethod
+    def _is_below_a_file(exc: BaseException) -> bool:
+        return isinstance(exc, NotADirectoryError) or "not a directory" in str(exc).lower()
 
     @staticmethod
     def _is_folder_error(exc: BaseException) -> bool:

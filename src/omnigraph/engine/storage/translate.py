@@ -47,6 +47,7 @@ def _kind_of(text: str) -> str:
 def _brief(exc: BaseException) -> str:
     """The first line of a foreign message, without the source location and debug dump that Rust appends."""
     text = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+    text = text.removeprefix("Generic LocalFileSystem error: ")
     return text.split(", /")[0].split(", rust/")[0][:300]
 
 

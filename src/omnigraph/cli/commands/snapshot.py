@@ -1,0 +1,33 @@
+"""`omnigraph snapshot`: every table of a branch, with its version and row count."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.options import Branch, Json, Profile, Store, Uri
+from omnigraph.cli.session import Session
+
+
+def register(application: typer.Typer) -> None:
+    """Add the verb."""
+    application.command("snapshot")(snapshot)
+
+
+def snapshot(
+    uri: Uri = None, branch: Branch = "main", as_json: Json = False, store: Store = None, profile: Profile = None
+) -> None:
+    """Show each type's version and row count."""
+    from omnigraph.cli.output import to_json
+    from omnigraph.wire import snapshot_output
+
+    session = Session("snapshot", uri=uri, store=store, profile=profile)
+    with session.open(read_only=True) as graph:
+        output = snapshot_output(graph.snapshot(branch))
+    if as_json:
+        typer.echo(to_json(output))
+        return
+    typer.echo(f"branch: {output['branch']}")
+    typer.echo(f"manifest_version: {output['manifest_version']}")
+    for table in output["tables"]:
+        owner = table["table_branch"] or "main"
+        typer.echo(f"{table['table_key']} v{table['table_version']} branch={owner} rows={table['row_count']}")

@@ -1,0 +1,84 @@
+"""A live bar for a load: which phase it is in, how far, how many rows and how fast.
+
+On a terminal the bar is drawn on standard error and vanishes when the load is done; anywhere else nothing is drawn.
+The engine knows none of this: it hands observations to a listener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+
+class Observation(Protocol):
+    """What a load says about itself while it runs."""
+
+    @property
+    def phase(self) -> str:
+        """The name of what is being done."""
+
+    @property
+    def rows(self) -> int:
+        """Rows counted so far."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """The mean rate since the load began."""
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the phase is done, None while that is unknown."""
+
+    @property
+    def note(self) -> str:
+        """A sentence, when there is something to say."""
+
+
+Listener = Callable[[Observation], None]
+
+
+@contextmanager
+def load_bar(console: Console | None = None) -> Iterator[Listener | None]:
+    """A listener that draws on this console while the block runs; None where nobody would see it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("[bold]{task.description:<12}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[detail]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Drawing(bar)
+
+
+class _Drawing:
+    """Keeps one line per phase, the newest of them alive."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._phase: str | None = None
+        self._task = bar.add_task("starting", total=None, detail="")
+
+    def __call__(self, seen: Observation) -> None:
+        if seen.note:
+            self._bar.console.print(f"[dim]{seen.note}[/dim]", highlight=False)
+        if seen.phase != self._phase:
+            self._phase = seen.phase
+            self._bar.reset(self._task, total=None, description=seen.phase, completed=0)
+        detail = f"{seen.rows:,} rows  {seen.rows_per_second:,.0f}/s" if seen.rows else ""
+        if seen.fraction is None:
+            self._bar.update(self._task, detail=detail)
+        else:
+            self._bar.update(self._task, total=1.0, completed=seen.fraction, detail=detail)

@@ -1,0 +1,114 @@
+"""The program answers at once, and explains every verb."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.cli.program import PROGRAM, call, spawn
+
+from omnigraph.cli.main import VERBS, build_application
+from omnigraph.version import STORAGE_FORMAT, __version__
+
+HEAVY = ("lance", "pyspark", "pyarrow", "numpy", "pandas", "lark", "obstore")
+
+
+def command_paths() -> list[list[str]]:
+    application = build_application(VERBS)
+    paths = [[str(command.name)] for command in application.registered_commands]
+    for group in application.registered_groups:
+        assert group.typer_instance is not None
+        paths.append([str(group.name)])
+        paths += [[str(group.name), str(command.name)] for command in group.typer_instance.registered_commands]
+    return paths
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["--version"], ["load", "--help"]], ids=" ".join)
+def test_help_and_version_load_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom omnigraph.cli.main import run\n"
+        f"assert run({words!r}) == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = f"import sys, omnigraph; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("word", ["version", "--help"])
+def test_the_program_starts_in_a_moment(word: str) -> None:
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([str(PROGRAM), word], capture_output=True, timeout=60, check=True)
+        times.append(time.perf_counter() - began)
+    # Usually 0.2 s; the bound leaves room for a machine that is busy with other tests.
+    assert min(times) < 0.6
+
+
+@pytest.mark.parametrize("words", command_paths(), ids=" ".join)
+def test_every_command_explains_itself(words: list[str]) -> None:
+    outcome = call(*words, "--help")
+    assert outcome.code == 0
+    assert f"Usage: omnigraph {' '.join(words)}" in outcome.out
+    assert outcome.err == ""
+    short = call(*words, "-h")
+    assert short.out == outcome.out
+
+
+def test_every_command_and_option_has_a_help_text() -> None:
+    for words in command_paths():
+        for line in call(*words, "--help").out.splitlines():
+            cells = line.strip("│ ").split()
+            if cells and cells[0].startswith("--"):
+                assert len([cell for cell in cells if not cell.startswith(("-", "<", "["))]) >= 2, (words, line)
+
+
+def test_no_words_at_all_show_the_help() -> None:
+    assert call().out == call("--help").out
+    assert call().code == 0
+
+
+def test_version_names_the_release_and_the_format() -> None:
+    line = f"omnigraph {__version__} (storage format {STORAGE_FORMAT})\n"
+    assert call("version").out == line
+    assert call("--version").out == line
+    assert spawn("-v").out == line
+    assert f'"version": "{__version__}"' in call("version", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["version", "--shiny"], "No such option: --shiny"),
+        (["init", "g.omni"], "Missing option '--schema'"),
+        (["commit"], "Missing command"),
+        (["commit", "list", "a", "b"], "unexpected extra argument"),
+        (["--store", "g.omni", "version"], "No such option: --store"),
+        (["snapshot", "--as", "ana"], "No such option: --as"),
+    ],
+)
+def test_a_line_that_cannot_be_understood_exits_with_2(words: list[str], says: str) -> None:
+    outcome = call(*words)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert says in outcome.err
+
+
+def test_an_older_spelling_warns_on_standard_error() -> None:
+    outcome = call("check", "--help")
+    assert outcome.code == 0
+    assert outcome.err == "warning: 'check' is deprecated; use 'lint'\n"
+
+
+def test_the_format_number_is_the_one_the_engine_writes() -> None:
+    from omnigraph.engine.manifest.records import INTERNAL_SCHEMA_VERSION
+
+    assert STORAGE_FORMAT == INTERNAL_SCHEMA_VERSION
