@@ -278,6 +278,13 @@ def _inflate(file: InputFile, stream: Any) -> Iterator[bytes]:
         raise InputError(f"{file.uri} is not a readable gzip file: {exc}") from exc
 
 
+def count_lines(data: bytes) -> tuple[int, int]:
+    """How many lines a run of lines has, and how many of them are blank; the last one may lack its line end."""
+    lines, blanks = data.count(b"\n"), len(_BLANK_LINES.findall(data))
+    rest = data[data.rfind(b"\n") + 1 :]
+    return (lines + 1, blanks + (not rest.strip())) if rest else (lines, blanks)
+
+
 def position_of(piece: Piece) -> tuple[int, int]:
     """How many lines, and how many records (lines that are not blank), of the file come before a piece's first line."""
     if piece.start == 0 or piece.file.compressed:
@@ -289,11 +296,11 @@ def position_of(piece: Piece) -> tuple[int, int]:
         while stream.tell() < piece.start and (chunk := stream.read(min(PIECE_BYTES, piece.start - stream.tell()))):
             held += chunk
             whole = held.rfind(b"\n") + 1
-            lines += held.count(b"\n", 0, whole)
-            blanks += len(_BLANK_LINES.findall(held[:whole]))
+            counted = count_lines(held[:whole])
+            lines, blanks = lines + counted[0], blanks + counted[1]
             held = held[whole:]
         if held:
             # The line cut by the piece's start belongs to the piece before it.
-            lines += 1
-            blanks += not (held + _rest_of_line(piece.file, stream)).strip()
+            counted = count_lines(held + _rest_of_line(piece.file, stream))
+            lines, blanks = lines + counted[0], blanks + counted[1]
     return lines, lines - blanks

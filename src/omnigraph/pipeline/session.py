@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,10 @@ DRIVER_SHARE = 0.35
 DRIVER_LEAST_MB, DRIVER_MOST_MB = 1024, 32 * 1024
 RECORDS_PER_BATCH = 65_536
 
-_LOGGING = """rootLogger.level = error
+# Failed tasks come back as exceptions with their reason, so the log repeats nothing but what ends the JVM.
+_LOGGING = """rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
+logger.gateway.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -95,7 +97,10 @@ def _start(remote: str | None, master: str | None, conf: dict[str, str], notify:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        session: SparkSession = builder.getOrCreate()
+        with warnings.catch_warnings():
+            # The JVM is started by fork and exec, which Lance warns about although nothing of it survives the exec.
+            warnings.filterwarnings("ignore", message="lance is not fork-safe")
+            session: SparkSession = builder.getOrCreate()
     except Exception as exc:  # Py4J, gRPC and the launcher each raise classes of their own.
         raise ExecutionError(f"Spark did not start: {_first_line(exc)}", code="spark_start") from exc
     notify(f"Spark {session.version} is ready after {time.perf_counter() - began:.1f} s")

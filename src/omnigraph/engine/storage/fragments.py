@@ -10,11 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+import lance
 import pyarrow as pa
+from lance import LanceOperation
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, RowIdSequence
 
+from omnigraph.catalog.arrow import BLOB_EXTENSION, BLOB_STORAGE
 from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.staged import StagedWrite, _row_count, stage_update
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
@@ -49,6 +53,64 @@ def read_fragment(
             columns=list(columns),
         )
         yield from reader.read_all(batch_size=batch_rows).to_batches()
+
+
+def read_fragment_rows(
+    table_uri: str,
+    text: str,
+    schema: pa.Schema,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    batch_rows: int = 8_192,
+) -> Iterator[pa.RecordBatch]:
+    """Whole rows of a fragment that no version has yet, in the stored schema and in row order.
+
+    The bytes of blobs are only within reach of a table that has the fragment. For those a version is made that no
+    lineage knows, and removed again.
+    """
+    blobs = [field.name for field in schema if is_blob(field)]
+    if not blobs:
+        for batch in read_fragment(
+            table_uri, text, schema.names, storage_options=storage_options, batch_rows=batch_rows
+        ):
+            yield batch.select(schema.names).cast(schema)
+        return
+    options = None if storage_options is None else dict(storage_options)
+    with translated(f"reading staged rows of {table_uri}"):
+        base = lance.dataset(table_uri, storage_options=options)
+        transaction = lance.Transaction(base.version, LanceOperation.Append([FragmentMetadata.from_json(text)]))
+        detached = lance.LanceDataset.commit(base, transaction, detached=True, max_retries=1)
+        try:
+            fragment = detached.get_fragments()[-1]
+            scanner = detached.scanner(
+                fragments=[fragment], blob_handling="all_binary", scan_in_order=True, batch_size=batch_rows
+            )
+            for batch in scanner.to_reader():
+                columns = [
+                    _as_blob(batch.column(field.name), field) if field.name in blobs else batch.column(field.name)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        finally:
+            ObjectStore(table_uri).delete(f"_versions/d{detached.version}.manifest")
+
+
+def is_blob(field: pa.Field) -> bool:
+    """True for a column of Lance blobs, whichever way Arrow shows its extension type."""
+    named = (field.metadata or {}).get(b"ARROW:extension:name") == BLOB_EXTENSION.encode()
+    return named or getattr(field.type, "extension_name", None) == BLOB_EXTENSION
+
+
+def _as_blob(data: pa.Array, field: pa.Field) -> pa.Array:
+    """Bytes in the form a blob column is written from."""
+    inline = data.cast(pa.large_binary())
+    nothing = pa.nulls(len(inline), pa.uint64())
+    stored = pa.StructArray.from_arrays(
+        [inline, pa.nulls(len(inline), pa.string()), nothing, nothing],
+        fields=list(BLOB_STORAGE),
+        mask=inline.is_null(),
+    )
+    return stored if field.type == stored.type else pa.ExtensionArray.from_storage(field.type, stored)
 
 
 def keep_row_ids(text: str, row_ids: Addresses) -> str:

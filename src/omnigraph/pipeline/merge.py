@@ -1,0 +1,183 @@
+"""An upsert of any size as one commit per table.
+
+Staged rows are joined with the published ids. A staged fragment none of whose rows exists is taken as it is; one all of
+whose rows exist takes over their row ids; only a mixed one is rewritten, as changed rows and as new rows. Deletion
+files for the superseded rows are written by executors too, one task per published fragment, so the driver handles
+descriptions of fragments and never a value per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.engine.storage.fragments import (
+    delete_from_fragment,
+    fragment_files,
+    fragment_rows,
+    keep_row_ids,
+    read_fragment_rows,
+)
+from omnigraph.engine.storage.staged import write_fragment_files
+from omnigraph.pipeline.check import Staged
+from omnigraph.pipeline.frames import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, staged_frame, table_frame
+from omnigraph.pipeline.stage import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TEXT_DDL = "kind string, fragment long, payload string, rows long"
+_TEXT = pa.schema([("kind", pa.string()), ("fragment", pa.int64()), ("payload", pa.string()), ("rows", pa.int64())])
+
+Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One table's upsert, ready to be staged: fragments to add, fragments with new deletions, fragments left empty.
+
+    `abandoned` are files that rewriting made useless; nobody references them.
+    """
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    emptied: tuple[int, ...] = ()
+    rows_removed: int = 0
+    abandoned: tuple[str, ...] = ()
+
+
+def prepare_merge(session: SparkSession, staged: Staged) -> Prepared:
+    """Find what the staged rows replace and prepare it; reads the published table's ids once."""
+    texts = [fragment.text for fragment in staged.fragments]
+    if not staged.committed_rows or not staged.ids_given or not texts:
+        return Prepared(tuple(texts))
+    pairs = _pairs(session, staged).persist()
+    try:
+        rewritten = _by_fragment(pairs, f"{POSITION} >> {OFFSET_BITS}", _rewrite(staged)).collect()
+        deleted = _by_fragment(pairs, f"{ROW_ADDRESS} >> {OFFSET_BITS}", _delete(staged)).collect()
+    finally:
+        pairs.unpersist()
+    untouched = set(range(len(texts))) - {row["fragment"] for row in rewritten}
+    abandoned = [texts[row["fragment"]] for row in rewritten if row["kind"] == "split"]
+    return Prepared(
+        added=(
+            *(row["payload"] for row in rewritten if row["payload"]),
+            *(texts[number] for number in sorted(untouched)),
+        ),
+        changed=tuple(row["payload"] for row in deleted if row["kind"] == "changed"),
+        emptied=tuple(row["fragment"] for row in deleted if row["kind"] == "emptied"),
+        rows_removed=sum(row["rows"] for row in deleted),
+        abandoned=tuple(name for text in abandoned for name in fragment_files(text)),
+    )
+
+
+def drop_superseded(session: SparkSession, staged: Staged) -> Staged:
+    """Keep the last of several staged rows of one id, where the mode says that the last counts."""
+    from pyspark.sql import functions as F
+
+    rows = staged_frame(session, staged.fragments, staged.target.uri, staged.target.schema, ["id"])
+    last = rows.groupBy("id").agg(F.max(POSITION).alias("last"), F.count(F.lit(1)).alias("times")).where("times > 1")
+    if not last.take(1):
+        return staged
+    earlier = rows.join(last, "id").where(F.col(POSITION) < F.col("last")).select(POSITION)
+    dropped = _by_fragment(earlier, f"{POSITION} >> {OFFSET_BITS}", _drop(staged)).collect()
+    fragments = list(staged.fragments)
+    for row in dropped:
+        before = fragments[row["fragment"]]
+        fragments[row["fragment"]] = replace(
+            before, text=row["payload"], rows=row["rows"], runs=(Run(-1, 0, row["rows"]),)
+        )
+    return replace(staged, fragments=tuple(fragment for fragment in fragments if fragment.rows))
+
+
+def _pairs(session: SparkSession, staged: Staged) -> DataFrame:
+    """Position, address and row id of every staged row that replaces a published one."""
+    incoming = staged_frame(session, staged.fragments, staged.target.uri, staged.target.schema, ["id"])
+    published = table_frame(session, staged.committed, ["id"], with_address=True)
+    return incoming.join(published, "id").select(POSITION, ROW_ADDRESS, ROW_ID)
+
+
+def _by_fragment(pairs: DataFrame, group: str, act: Callable[[int, pa.Table], list[tuple[Any, ...]]]) -> DataFrame:
+    """Act once per fragment on all rows that concern it."""
+    from pyspark.sql import functions as F
+
+    def run(rows: pa.Table) -> pa.Table:
+        number = rows.column("__group")[0].as_py()
+        found = act(number, rows)
+        columns = list(zip(*found, strict=True)) if found else [() for _ in _TEXT]
+        return pa.Table.from_arrays(
+            [pa.array(column, kind.type) for column, kind in zip(columns, _TEXT, strict=True)], schema=_TEXT
+        )
+
+    return pairs.withColumn("__group", F.expr(group)).groupBy("__group").applyInArrow(run, _TEXT_DDL)
+
+
+def _rewrite(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+    texts = [fragment.text for fragment in staged.fragments]
+
+    def act(number: int, pairs: pa.Table) -> list[tuple[Any, ...]]:
+        offsets = _offsets(pairs, POSITION)
+        order = np.argsort(offsets)
+        row_ids = np.asarray(pairs.column(ROW_ID), dtype=np.int64)[order].astype(np.uint64)
+        text, rows = texts[number], fragment_rows(texts[number])
+        if len(offsets) == rows:
+            return [("kept", number, keep_row_ids(text, row_ids), rows)]
+        replaced = np.zeros(rows, dtype=np.bool_)
+        replaced[offsets] = True
+        [changed] = _write(staged, text, replaced)
+        [fresh] = _write(staged, text, ~replaced)
+        kept = keep_row_ids(changed, row_ids)
+        return [("split", number, kept, len(offsets)), ("fresh", number, fresh, rows - len(offsets))]
+
+    return act
+
+
+def _drop(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+    texts = [fragment.text for fragment in staged.fragments]
+
+    def act(number: int, earlier: pa.Table) -> list[tuple[Any, ...]]:
+        rows = fragment_rows(texts[number])
+        stays = np.ones(rows, dtype=np.bool_)
+        stays[_offsets(earlier, POSITION)] = False
+        written = _write(staged, texts[number], stays) if stays.any() else [texts[number]]
+        return [("dropped", number, written[0], int(stays.sum()))]
+
+    return act
+
+
+def _delete(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+    committed = staged.committed
+
+    def act(number: int, pairs: pa.Table) -> list[tuple[Any, ...]]:
+        offsets = np.sort(_offsets(pairs, ROW_ADDRESS))
+        text = delete_from_fragment(committed.open(), number, offsets.astype(np.uint64))
+        return [("emptied" if text is None else "changed", number, text or "", len(offsets))]
+
+    return act
+
+
+def _offsets(rows: pa.Table, column: str) -> Offsets:
+    return np.asarray(rows.column(column), dtype=np.int64) & ((1 << OFFSET_BITS) - 1)
+
+
+def _write(staged: Staged, text: str, chosen: Mask) -> Sequence[str]:
+    """The chosen rows of a staged fragment as a fragment of their own, a batch at a time."""
+    target = staged.target
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in read_fragment_rows(target.uri, text, target.schema):
+            picked = batch.filter(pa.array(chosen[start : start + batch.num_rows]))
+            start += batch.num_rows
+            if picked.num_rows:
+                yield picked
+
+    rows = max(int(chosen.sum()), 1)
+    written = write_fragment_files(target.uri, batches(), target.schema, rows_per_file=rows)
+    return [each for each in written if fragment_rows(each)]

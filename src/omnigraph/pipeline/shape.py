@@ -1,0 +1,299 @@
+"""Input becomes rows of the schema's tables: the part of a job that runs on executors before anything is stored.
+
+Lines go through the same reader the local engine uses, columns through the same conversions, and every row is judged
+by the same row checks; only the cutting of the input differs. Each row keeps its number in the input beside it, so
+that an error found much later can still name its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.engine.staging.checks import check_rows
+from omnigraph.engine.staging.entities import LINE, RECORD, assemble
+from omnigraph.engine.staging.records import ReadLines, RecordProblem
+from omnigraph.engine.staging.records import read_lines as read_records
+from omnigraph.engine.staging.values import Problem, finish_arrow
+from omnigraph.errors import InputError
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.files import FileFormat, Piece, count_lines, open_parquet, read_lines
+from omnigraph.pipeline.sources import ColumnMap, Feed, column_choice
+
+BATCH_ROWS = 65_536
+_TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
+
+
+@dataclass
+class Shaped:
+    """Rows of some tables with `__record` and `__line` columns, and what is wrong with them, numbered likewise.
+
+    The numbers count from the start of the piece (lines) or of the file (Parquet rows). `supplied_ids` is False when
+    the input certainly gave no id of its own, so that ids which no key decides are fresh and need no comparing.
+    """
+
+    tables: dict[TableKey, list[pa.Table]] = field(default_factory=dict)
+    problems: list[RecordProblem] = field(default_factory=list)
+    supplied_ids: bool = True
+
+
+def shape_feed(feed: Feed, catalog: Catalog) -> Iterator[Shaped]:
+    """The rows of one piece, a bounded batch at a time.
+
+    Raises:
+        InputError: the piece cannot be read at all, or its columns do not fit the type.
+    """
+    if feed.table_key is None:
+        yield from _shape_lines(feed.piece, catalog)
+        return
+    entity = catalog.tables[feed.table_key]
+    if feed.piece.file.format is FileFormat.PARQUET:
+        yield from _shape_parquet(feed, entity)
+    elif feed.piece.file.format is FileFormat.CSV:
+        yield from _shape_csv(feed, entity)
+    else:
+        yield from _only(feed.table_key, _shape_lines(feed.piece, catalog), feed.name)
+
+
+def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
+    """Read and check a run of whole JSON lines."""
+    read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1)
+    shaped = Shaped(read.tables, list(read.problems), supplied_ids=b'"id"' in data or b"\\u" in data)
+    for key, tables in read.tables.items():
+        for table in tables:
+            shaped.problems += _checked(catalog.tables[key], table)
+    return shaped
+
+
+def shape_columns(
+    entity: EntityType, batch: pa.Table, columns: ColumnMap, *, first_row: int = 0, from_text: bool = False
+) -> Shaped:
+    """Convert and check columns of one type; `from_text` reads every value from its text, as CSV needs."""
+    choice = column_choice(entity, batch.column_names, columns)
+    rows = batch.num_rows
+    numbers = pa.array(np.arange(first_row + 1, first_row + rows + 1, dtype=np.int64))
+    finished: dict[str, pa.Array] = {}
+    found: list[Problem] = []
+    for prop in entity.properties.values():
+        if prop.name in choice:
+            raw = _whole(batch[choice[prop.name]])
+            column, problems = _from_text(raw, prop.type) if from_text else (raw, [])
+            if not problems:
+                column, problems = finish_arrow(column, prop.type)
+            finished[prop.name] = column
+            found += [Problem(p.row, f"{entity.name}.{prop.name}: {p.message}") for p in problems]
+    ids, problems = _texts(batch, choice.get("id"), f"{entity.name}.id", required=False)
+    found += problems
+    ends: tuple[pa.Array, pa.Array] | None = None
+    if "src" in choice:
+        source, missing_source = _texts(batch, choice["src"], f"edge {entity.name} misses 'from'", required=True)
+        target, missing_target = _texts(batch, choice["dst"], f"edge {entity.name} misses 'to'", required=True)
+        found += missing_source + missing_target
+        ends = (source, target)
+    table, problems = assemble(entity, finished, rows, ids=ids, ends=ends)
+    faulty = {(p.row, p.message.partition(":")[0]) for p in found}
+    found += [p for p in problems if (p.row, p.message.removesuffix(" is required")) not in faulty]
+    table = table.append_column(RECORD, numbers).append_column(LINE, numbers)
+    shaped = Shaped({entity.table_key: [table]}, supplied_ids="id" in choice)
+    shaped.problems = [RecordProblem(first_row + p.row + 1, first_row + p.row + 1, p.message) for p in found]
+    if not found:
+        shaped.problems = _checked(entity, table)
+    return shaped
+
+
+def _shape_lines(piece: Piece, catalog: Catalog) -> Iterator[Shaped]:
+    records = 0
+    for block in read_lines(piece):
+        shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
+        lines, blanks = count_lines(block.data)
+        records += lines - blanks
+        yield shaped
+
+
+def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped]:
+    """JSON lines given for one type must be of that type."""
+    for each in shaped:
+        others = set(each.tables) - {key}
+        if others:
+            raise InputError(f"{name} was given for '{key}' and has records of '{min(others)}'")
+        yield each
+
+
+def _shape_parquet(feed: Feed, entity: EntityType) -> Iterator[Shaped]:
+    file = open_parquet(feed.piece.file)
+    names = file.schema_arrow.names
+    wanted = sorted(set(column_choice(entity, names, feed.columns).values()), key=names.index)
+    row = feed.piece.first_row
+    groups = list(range(feed.piece.start, feed.piece.end))
+    for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted):
+        yield shape_columns(entity, pa.Table.from_batches([batch]), feed.columns, first_row=row)
+        row += batch.num_rows
+
+
+def _shape_csv(feed: Feed, entity: EntityType) -> Iterator[Shaped]:
+    """CSV with a header line; a value never holds a line end, since lines are what the file is cut by."""
+    header = csv_header(feed.piece)
+    for block in read_lines(feed.piece):
+        data, before = block.data, block.lines_before
+        if feed.piece.start == 0 and before == 0:
+            data, before = data[data.find(b"\n") + 1 :], 1
+        if data.strip():
+            table, numbers = _parse_csv(data, header, feed.name)
+            shaped = shape_columns(entity, table, feed.columns, from_text=True)
+            yield _renumber(shaped, numbers + before)
+
+
+def csv_header(piece: Piece) -> list[str]:
+    """The column names in a CSV file's first line.
+
+    Raises:
+        InputError: there is no such line, or a name comes twice.
+    """
+    first = Piece(piece.file, 0, 1, 1)
+    block = next(read_lines(piece if piece.file.compressed else first), None)
+    line = block.data.partition(b"\n")[0] if block else b""
+    try:
+        names = pacsv.read_csv(pa.BufferReader(line + b"\n" if line else b"")).column_names
+    except pa.ArrowInvalid as exc:
+        raise InputError(f"{piece.file.uri} needs a header line with its column names: {exc}") from exc
+    if len(set(names)) < len(names):
+        raise InputError(f"{piece.file.uri} names a column twice in its header line")
+    return list(names)
+
+
+def _parse_csv(
+    data: bytes, header: list[str], name: str
+) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Texts by column, and the line of each row within the block; an empty cell that is not quoted is null."""
+    lines = data.removesuffix(b"\n").split(b"\n")
+    numbers = np.flatnonzero([bool(line.strip()) for line in lines]).astype(np.int64) + 1
+    faults: list[str] = []
+
+    def refuse(row: pacsv.InvalidRow) -> str:
+        faults.append(f"expected {row.expected_columns} values and found {row.actual_columns}: {row.text[:80]}")
+        return "error"
+
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(column_names=header, use_threads=False),
+            parse_options=pacsv.ParseOptions(invalid_row_handler=refuse),
+            convert_options=pacsv.ConvertOptions(
+                column_types={column: pa.string() for column in header},
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+            ),
+        )
+    except (pa.ArrowInvalid, UnicodeDecodeError) as exc:
+        raise InputError(f"{name} is not readable CSV: {faults[0] if faults else exc}") from exc
+    if table.num_rows != len(numbers):
+        raise InputError(f"{name} is not readable CSV: a quoted value holds a line end")
+    return table, numbers
+
+
+def _renumber(shaped: Shaped, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Shaped:
+    """Rows numbered within a block get the lines they stand on."""
+    for tables in shaped.tables.values():
+        tables[:] = [table.set_column(table.column_names.index(LINE), LINE, pa.array(numbers)) for table in tables]
+    shaped.problems = [RecordProblem(p.record, int(numbers[p.record - 1]), p.message) for p in shaped.problems]
+    return shaped
+
+
+def _from_text(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:
+    """Values of numbers, booleans and lists from their texts; other types read texts themselves."""
+    if kind.is_list or kind.scalar is Scalar.VECTOR:
+        return _lists_from_text(raw, kind)
+    if kind.scalar is Scalar.BOOL:
+        known = pc.is_in(raw, pa.array([*_TRUE, *_FALSE]))
+        return pc.if_else(known, pc.is_in(raw, pa.array(_TRUE)), None), _misfits(raw, known, kind)
+    if kind.scalar in INTEGERS:
+        known = pc.match_substring_regex(raw, r"\A[+-]?[0-9]{1,18}\z")
+        wide = pc.if_else(known, raw, None).cast(pa.int64())
+        if kind.scalar in (Scalar.U64, Scalar.I64):
+            return _wide_integers(raw, kind)
+        return wide, _misfits(raw, known, kind)
+    if kind.scalar in FLOATS:
+        known = pc.match_substring_regex(raw, r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z")
+        return pc.if_else(known, raw, None).cast(pa.float64()), _misfits(raw, known, kind)
+    return raw, []
+
+
+def _wide_integers(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:
+    """64-bit integers, whose texts may reach the ends of the range."""
+    target = pa.uint64() if kind.scalar is Scalar.U64 else pa.int64()
+    try:
+        return raw.cast(target), []
+    except pa.ArrowInvalid:
+        problems = []
+        for row, text in enumerate(raw.to_pylist()):
+            try:
+                pa.scalar(text, pa.string()).cast(target)
+            except pa.ArrowInvalid:
+                problems.append(Problem(row, f"'{text}' is not {kind}"))
+        return pa.nulls(len(raw), target), problems
+
+
+def _lists_from_text(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:
+    """JSON arrays; each cell is read on its own, since no Arrow kernel does."""
+    import json
+
+    values: list[object] = []
+    problems: list[Problem] = []
+    for row, text in enumerate(raw.to_pylist()):
+        try:
+            value = None if text is None else json.loads(text)
+            pa.array([value], pa.list_(pa.float64()) if kind.scalar is Scalar.VECTOR else None)
+        except (ValueError, TypeError):
+            value = ()
+        if value is not None and not isinstance(value, list):
+            problems.append(Problem(row, f"'{text[:40]}' is not a JSON array for {kind}"))
+            value = None
+        values.append(value)
+    try:
+        return pa.array(values), problems
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
+        return pa.nulls(len(raw)), [*problems, Problem(0, f"the arrays of this column are of different kinds: {exc}")]
+
+
+def _misfits(raw: pa.Array, known: pa.Array, kind: PropertyType) -> list[Problem]:
+    rows = np.flatnonzero(np.asarray(pc.fill_null(pc.invert(known), False)))
+    return [Problem(int(row), f"'{raw[int(row)].as_py()}' is not {kind}") for row in rows[:100]]
+
+
+def _texts(batch: pa.Table, column: str | None, what: str, *, required: bool) -> tuple[pa.Array | None, list[Problem]]:
+    """A column of ids as text; integers are written in digits, as a key of an integer is."""
+    if column is None:
+        return None, []
+    raw = _whole(batch[column])
+    if pa.types.is_integer(raw.type):
+        raw = raw.cast(pa.string())
+    elif not (pa.types.is_string(raw.type) or pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type)):
+        return pa.nulls(len(raw), pa.string()), [Problem(0, f"column '{column}' holds {raw.type}, not text")]
+    texts = raw.cast(pa.string())
+    if required and texts.null_count:
+        return texts, [Problem(int(row), what) for row in np.flatnonzero(np.asarray(pc.is_null(texts)))[:100]]
+    return texts, []
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = whole.chunk(0) if whole.num_chunks else pa.array([], whole.type)
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+
+
+def _checked(entity: EntityType, table: pa.Table) -> list[RecordProblem]:
+    """The row checks, with positions turned into the numbers beside the rows."""
+    found = check_rows(entity, table)
+    if not found:
+        return []
+    records, lines = table[RECORD], table[LINE]
+    return [RecordProblem(records[v.row].as_py(), lines[v.row].as_py(), v.message) for v in found]

@@ -1,0 +1,197 @@
+"""What can be loaded, brought to one form.
+
+A load is given as paths (JSON lines that name their types themselves) or as one input per type: files, an Arrow table
+or a Spark DataFrame, with a mapping from properties to columns where their names differ. `resolve` turns either into
+`Feed`s and frames, which is all the rest of the pipeline knows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.errors import InputError
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.files import FileFormat, InputFile, Piece, cut, find_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ColumnMap = Mapping[str, str]
+"""Property (or `id`, `from`, `to`) to the column that holds it."""
+
+LINES_COLUMN = "value"
+"""A DataFrame with this one text column holds JSON lines, as `spark.read.text` and message queues give them."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A piece of a file with what is needed to read it: its type, or None where each line names its own."""
+
+    piece: Piece
+    table_key: TableKey | None = None
+    columns: ColumnMap = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file, for messages."""
+        return self.piece.file.uri
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A DataFrame or Arrow table of one type, or of JSON lines when `table_key` is None."""
+
+    data: DataFrame | pa.Table
+    table_key: TableKey | None
+    columns: ColumnMap = field(default_factory=dict)
+    name: str = "the DataFrame"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything one load reads."""
+
+    feeds: tuple[Feed, ...] = ()
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of the files, for choosing an engine and a number of tasks."""
+        return sum(feed.piece.weight for feed in self.feeds)
+
+
+def is_frame(source: Any) -> bool:
+    """True for a Spark DataFrame of either kind, without importing Spark to find out."""
+    return any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.") for base in type(source).__mro__)
+
+
+def resolve(
+    source: Any,
+    catalog: Catalog,
+    *,
+    columns: Mapping[str, ColumnMap] | None = None,
+    piece_bytes: int | None = None,
+) -> Inputs:
+    """Find the files and frames a load is made of.
+
+    `source` is a path, URI, glob or folder, several of them, a DataFrame of JSON lines, or a mapping from type names
+    to a path, several paths, an Arrow table or a DataFrame. `columns` maps type names to column maps.
+
+    Raises:
+        InputError: a name is no type of the schema, or a source is of no kind that can be loaded.
+        NotFoundError: a file is not there.
+    """
+    maps = {entity_of(name, catalog).table_key: dict(found) for name, found in (columns or {}).items()}
+    cutting = {} if piece_bytes is None else {"piece_bytes": piece_bytes}
+    if isinstance(source, Mapping):
+        feeds: list[Feed] = []
+        frames: list[Frame] = []
+        for name, data in source.items():
+            key = entity_of(str(name), catalog).table_key
+            if is_frame(data) or isinstance(data, pa.Table):
+                frames.append(Frame(data, key, maps.get(key, {}), f"the data of {name}"))
+            else:
+                found = [file for path in _paths(data) for file in find_files(path, default=FileFormat.PARQUET)]
+                feeds += [Feed(piece, key, maps.get(key, {})) for file in found for piece in cut(file, **cutting)]
+        return Inputs(tuple(feeds), tuple(frames))
+    if is_frame(source):
+        return Inputs(frames=(_lines_frame(source),))
+    files = [file for path in _paths(source) for file in find_files(path)]
+    for file in files:
+        _require_lines(file)
+    return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, **cutting)))
+
+
+def entity_of(name: str, catalog: Catalog) -> EntityType:
+    """The type a user names: `Person`, `Knows` (edges in any case), or exactly `node:Person`, `edge:Knows`.
+
+    Raises:
+        InputError: there is no such type, or a node and an edge type share the name.
+    """
+    exact = catalog.tables.get(TableKey(name))
+    if exact is not None:
+        return exact
+    node, edge = catalog.nodes.get(name), catalog.edges_by_lower_name.get(name.lower())
+    if node is not None and edge is not None:
+        raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{edge.name}'")
+    found: EntityType | None = node or edge
+    if found is None:
+        known = ", ".join(sorted([*catalog.nodes, *catalog.edges]))
+        raise InputError(f"'{name}' is not a type of this schema, which has {known or 'none'}")
+    return found
+
+
+def endpoint_columns(entity: EntityType, names: Sequence[str], columns: ColumnMap) -> tuple[str, str] | None:
+    """The columns with the source and target ids of edges: as mapped, else `from`/`to`, else `src`/`dst`."""
+    if not isinstance(entity, EdgeType):
+        return None
+    found = []
+    for word, stored in (("from", "src"), ("to", "dst")):
+        choices = [columns.get(word) or columns.get(stored) or word, stored]
+        column = next((name for name in choices if name in names), None)
+        if column is None:
+            raise InputError(f"edge {entity.name} needs a column '{word}' (or map one: {entity.name}.{word}=…)")
+        found.append(column)
+    return found[0], found[1]
+
+
+def column_choice(entity: EntityType, names: Sequence[str], columns: ColumnMap) -> dict[str, str]:
+    """Property to column for a table with columns `names`; `id` and the ends come under `id`, `src`, `dst`.
+
+    Without a mapping every column must be a property, so that a misspelt one is noticed; with one, columns nobody
+    asked for are left out.
+
+    Raises:
+        InputError: a mapped column is not there, a mapping names no property, or a column is no property.
+    """
+    ends = endpoint_columns(entity, names, columns)
+    choice = dict(zip(("src", "dst"), ends, strict=True)) if ends else {}
+    end_words = {"from", "to", "src", "dst"} if ends else set()
+    for prop, column in columns.items():
+        if prop not in entity.properties and prop != "id" and prop not in end_words:
+            raise InputError(f"the mapping names '{prop}', which is not a property of {entity.name}")
+        if column not in names:
+            raise InputError(f"the mapping of {entity.name}.{prop} names column '{column}', which is not there")
+        if prop not in end_words:
+            choice[prop] = column
+    for prop in ["id", *entity.properties]:
+        if prop not in choice and prop in names:
+            choice[prop] = prop
+    unknown = sorted(set(names) - set(choice.values()))
+    if unknown and not columns:
+        raise InputError(f"unknown column '{unknown[0]}' of {entity.name}: rename, drop or map the columns")
+    return choice
+
+
+def _paths(source: Any) -> Iterable[str | os.PathLike[str]]:
+    if isinstance(source, str | os.PathLike):
+        return [source]
+    if isinstance(source, Sequence) and source and all(isinstance(item, str | os.PathLike) for item in source):
+        return list(source)
+    raise InputError(
+        f"cannot load from {type(source).__name__}: give paths, or a mapping from type names to paths, Arrow tables or"
+        " Spark DataFrames"
+    )
+
+
+def _require_lines(file: InputFile) -> None:
+    if file.format is not FileFormat.JSONL:
+        raise InputError(
+            f"{file.uri} holds rows of one type and does not say which: give a mapping such as"
+            f' {{"Person": "{os.path.basename(file.uri)}"}}, or --nodes Person=… on the command line'
+        )
+
+
+def _lines_frame(source: Any) -> Frame:
+    if list(source.columns) != [LINES_COLUMN]:
+        raise InputError(
+            'a DataFrame does not say which type its rows are: give a mapping such as {"Person": frame}, or a frame'
+            f" with the one text column '{LINES_COLUMN}' of JSON lines"
+        )
+    return Frame(source, None)

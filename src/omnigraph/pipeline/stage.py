@@ -1,0 +1,321 @@
+"""Executors write rows as fragments and send their descriptions home.
+
+One task shapes its pieces one after the other and writes the rows of each type once enough of them are gathered, so
+its memory is bounded whatever the input. What comes back is small: a text per fragment, with the note which rows of
+which piece it holds, or the problems of the input. A task that is tried again writes new files; the old ones belong to
+nobody and are never rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.resolve import compile_schema
+from omnigraph.engine.staging.entities import LINE, RECORD
+from omnigraph.engine.staging.records import RecordProblem
+from omnigraph.engine.storage.fragments import fragment_rows
+from omnigraph.engine.storage.staged import write_fragment_files
+from omnigraph.errors import GraphError
+from omnigraph.ids import TableKey
+from omnigraph.pipeline.shape import Shaped, shape_columns, shape_feed, shape_lines
+from omnigraph.pipeline.sources import LINES_COLUMN, Feed, Frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUFFER_BYTES = 128 << 20
+FRAGMENT_ROWS = 1_048_576
+PROBLEMS_PER_TASK = 1_000
+
+_REPORT = pa.schema(
+    [("kind", pa.string()), ("task", pa.int64()), ("payload", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
+)
+_REPORT_DDL = "kind string, task long, payload string, rows long, bytes long"
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where rows of a type are written, and the stored schema they must have."""
+
+    uri: str
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What a task needs besides its input; it travels to executors, so it holds text and schemas only."""
+
+    schema_source: str
+    targets: Mapping[TableKey, Target]
+    buffer_bytes: int = BUFFER_BYTES
+    problems_max: int = PROBLEMS_PER_TASK
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, compiled once per process."""
+        return _compiled(self.schema_source)
+
+
+@lru_cache(maxsize=8)
+def _compiled(schema_source: str) -> Catalog:
+    return compile_schema(schema_source)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring rows of a fragment that came from one input: its number, and which of its rows of the type."""
+
+    source: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class StagedFragment:
+    """A fragment nobody references yet, and where its rows came from."""
+
+    table_key: TableKey
+    text: str
+    rows: int
+    bytes: int
+    runs: tuple[Run, ...]
+    supplied_ids: bool
+
+
+@dataclass(frozen=True)
+class InputProblem:
+    """Something wrong with one record of one input; the numbers count from the start of its piece."""
+
+    source: int
+    record: int
+    line: int
+    message: str
+
+
+@dataclass
+class StageOutcome:
+    """What all tasks together produced, in the order of the input."""
+
+    fragments: dict[TableKey, list[StagedFragment]] = field(default_factory=dict)
+    problems: list[InputProblem] = field(default_factory=list)
+    problem_count: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list)
+
+    def rows(self) -> dict[TableKey, int]:
+        """Rows per table."""
+        return {key: sum(fragment.rows for fragment in found) for key, found in sorted(self.fragments.items())}
+
+    def bytes(self) -> int:
+        """Bytes written."""
+        return sum(fragment.bytes for found in self.fragments.values() for fragment in found)
+
+
+# --- on the driver ---------------------------------------------------------------------------------------------------
+
+
+def stage_feeds(
+    session: SparkSession, plan: StagePlan, tasks: Sequence[Sequence[tuple[int, Feed]]], count: Callable[[int], None]
+) -> list[Any]:
+    """Run one task per list of numbered feeds; returns the reports."""
+    if not tasks:
+        return []
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _run_task(plan, number, _shape_all(plan, tasks[number]), count)
+
+    reports: list[Any] = task_numbers(session, len(tasks)).mapInArrow(run, _REPORT_DDL).collect()
+    return reports
+
+
+def stage_frame(plan: StagePlan, source: int, frame: Frame, data: DataFrame, count: Callable[[int], None]) -> list[Any]:
+    """Run one task per partition of a DataFrame; returns the reports."""
+    key, columns = frame.table_key, frame.columns
+
+    def shaped(batches: Batches) -> Iterator[tuple[int, Shaped]]:
+        catalog, row = plan.catalog, 0
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            table = pa.Table.from_batches([batch])
+            if key is None:
+                lines = [text for text in table[LINES_COLUMN].to_pylist() if text is not None]
+                yield source, shape_lines("\n".join(lines).encode(), catalog, lines_before=row, records_before=row)
+            else:
+                yield source, shape_columns(catalog.tables[key], table, columns, first_row=row)
+            row += batch.num_rows
+
+    def run(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield _run_task(plan, context.partitionId() if context else 0, shaped(batches), count)
+
+    reports: list[Any] = data.mapInArrow(run, _REPORT_DDL).collect()
+    return reports
+
+
+def task_numbers(session: SparkSession, tasks: int) -> DataFrame:
+    """One partition per task, holding its number."""
+    return session.range(0, tasks, 1, tasks)
+
+
+def gather(reports: Iterable[Any]) -> StageOutcome:
+    """The reports of all tasks as one outcome, ordered by task."""
+    outcome = StageOutcome()
+    for report in sorted(reports, key=lambda each: each["task"]):
+        payload = json.loads(report["payload"])
+        if report["kind"] == "fragment":
+            key = TableKey(payload["table"])
+            fragment = StagedFragment(
+                key,
+                payload["fragment"],
+                report["rows"],
+                report["bytes"],
+                tuple(Run(*run) for run in payload["runs"]),
+                payload["supplied_ids"],
+            )
+            outcome.fragments.setdefault(key, []).append(fragment)
+        elif report["kind"] == "problems":
+            outcome.problem_count += report["rows"]
+            outcome.problems += [InputProblem(*problem) for problem in payload]
+        else:
+            outcome.failures.append((payload["source"], payload["message"]))
+    return outcome
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def _shape_all(plan: StagePlan, feeds: Iterable[tuple[int, Feed]]) -> Iterator[tuple[int, Shaped]]:
+    for source, feed in feeds:
+        try:
+            for shaped in shape_feed(feed, plan.catalog):
+                yield source, shaped
+        except GraphError as error:
+            raise _SourceFailure(source, str(error)) from error
+
+
+class _SourceFailure(Exception):  # never leaves this module: it becomes a report
+    """An input that cannot be read at all."""
+
+    def __init__(self, source: int, message: str) -> None:
+        super().__init__(message)
+        self.source, self.message = source, message
+
+
+def _run_task(
+    plan: StagePlan, task: int, shaped: Iterator[tuple[int, Shaped]], count: Callable[[int], None]
+) -> pa.RecordBatch:
+    """Write what one task shapes; from its first problem on it only looks for more of them."""
+    writers = _Writers(plan)
+    problems: list[tuple[int, RecordProblem]] = []
+    found = 0
+    source = -1
+    try:
+        for source, each in shaped:
+            found += len(each.problems)
+            problems += [(source, problem) for problem in each.problems[: plan.problems_max - len(problems)]]
+            if not found:
+                rows = sum(table.num_rows for tables in each.tables.values() for table in tables)
+                writers.add(source, each)
+                count(rows)
+        if not found:
+            writers.finish()
+    except _SourceFailure as failure:
+        return _report([("failure", task, json.dumps({"source": failure.source, "message": failure.message}), 0, 0)])
+    except GraphError as error:
+        return _report([("failure", task, json.dumps({"source": source, "message": str(error)}), 0, 0)])
+    if found:
+        listed = [(source, p.record, p.line, p.message) for source, p in problems]
+        return _report([("problems", task, json.dumps(listed), found, 0)])
+    return _report([("fragment", task, text, rows, size) for text, rows, size in writers.reports])
+
+
+def _report(rows: list[tuple[str, int, str, int, int]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in _REPORT]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _REPORT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_REPORT)
+
+
+@dataclass
+class _Buffer:
+    """Rows of one type waiting to be written."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    supplied_ids: bool = False
+
+
+class _Writers:
+    """Gathers rows per type and writes the fullest type whenever the task's budget is reached."""
+
+    def __init__(self, plan: StagePlan) -> None:
+        self._plan = plan
+        self._buffers: dict[TableKey, _Buffer] = {}
+        self._seen: dict[tuple[TableKey, int], int] = {}
+        self.reports: list[tuple[str, int, int]] = []
+
+    def add(self, source: int, shaped: Shaped) -> None:
+        for key, tables in shaped.tables.items():
+            buffer = self._buffers.setdefault(key, _Buffer())
+            for table in tables:
+                stored = to_stored(table, self._plan.targets[key].schema)
+                first = self._seen.get((key, source), 0)
+                self._seen[key, source] = first + stored.num_rows
+                buffer.tables.append(stored)
+                buffer.runs.append(Run(source, first, stored.num_rows))
+                buffer.rows += stored.num_rows
+                buffer.bytes += stored.nbytes
+                buffer.supplied_ids |= shaped.supplied_ids
+            if buffer.rows >= FRAGMENT_ROWS:
+                self._write(key)
+        while sum(buffer.bytes for buffer in self._buffers.values()) > self._plan.buffer_bytes:
+            self._write(max(self._buffers, key=lambda key: self._buffers[key].bytes))
+
+    def finish(self) -> None:
+        for key in sorted(self._buffers):
+            self._write(key)
+
+    def _write(self, key: TableKey) -> None:
+        buffer = self._buffers.pop(key)
+        if not buffer.rows:
+            return
+        target = self._plan.targets[key]
+        rows = pa.concat_tables(buffer.tables)
+        written = write_fragment_files(target.uri, rows, target.schema, rows_per_file=max(buffer.rows, 1))
+        [text] = [text for text in written if fragment_rows(text)]
+        runs = [(run.source, run.first, run.rows) for run in _merged(buffer.runs)]
+        payload = {"table": key, "fragment": text, "runs": runs, "supplied_ids": buffer.supplied_ids}
+        size = sum(file.get("file_size_bytes") or 0 for file in json.loads(text)["files"])
+        self.reports.append((json.dumps(payload), buffer.rows, size))
+
+
+def _merged(runs: Sequence[Run]) -> list[Run]:
+    """Runs with neighbours of one input joined."""
+    joined: list[Run] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and last.source == run.source and last.first + last.rows == run.first:
+            joined[-1] = Run(last.source, last.first, last.rows + run.rows)
+        else:
+            joined.append(run)
+    return joined
+
+
+def to_stored(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows without their numbers, in exactly the stored schema."""
+    plain = table.drop_columns([name for name in (RECORD, LINE) if name in table.column_names]).select(schema.names)
+    return plain.cast(schema)
