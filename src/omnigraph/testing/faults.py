@@ -1,0 +1,139 @@
+"""Make storage fail, or the process die, around the N-th storage operation.
+
+Every durable operation of the engine passes `engine.storage.steps`, so counting N = 1, 2, … until a run meets no fault
+visits every place where a crash can happen, also the ones somebody adds tomorrow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any
+
+from omnigraph.engine.storage import steps
+from omnigraph.testing.failpoints import CRASH_EXIT_CODE, InjectedFailure
+
+
+class Fault(StrEnum):
+    """What happens at the chosen operation.
+
+    `RAISE_BEFORE` it fails without effect; `RAISE_AFTER` it takes effect and its acknowledgement is lost; `OUTAGE`
+    it and everything after it fails; `EXIT_BEFORE` and `EXIT_AFTER` end the process on either side of it.
+    """
+
+    RAISE_BEFORE = "raise before"
+    RAISE_AFTER = "raise after"
+    OUTAGE = "outage"
+    EXIT_BEFORE = "exit before"
+    EXIT_AFTER = "exit after"
+
+    @property
+    def kills(self) -> bool:
+        """True when the process does not survive it."""
+        return self in (Fault.EXIT_BEFORE, Fault.EXIT_AFTER)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One storage operation that was seen."""
+
+    name: str
+    target: str
+
+
+class FaultyStore:
+    """Storage that fails at its `at`-th operation, counted from 1; use it as a context manager around a write.
+
+    `only` limits the counted operations. `met` tells afterwards whether the fault happened.
+    """
+
+    def __init__(self, fault: Fault, at: int, *, only: Callable[[Step], bool] | None = None) -> None:
+        self.fault, self.at, self.only = fault, at, only
+        self.seen: list[Step] = []
+        self._lock = threading.Lock()
+        self._numbers = threading.local()
+        self._previous: steps.StepObserver | None = None
+
+    @property
+    def met(self) -> bool:
+        """True when the run was long enough to reach the chosen operation."""
+        return len(self.seen) >= self.at
+
+    @property
+    def step(self) -> Step | None:
+        """The operation the fault hit."""
+        return self.seen[self.at - 1] if self.met else None
+
+    def before(self, name: str, target: str) -> None:
+        """Count an operation, and act if it is the chosen one."""
+        step = Step(name, target)
+        if self.only is not None and not self.only(step):
+            self._push(0, step)
+            return
+        with self._lock:
+            self.seen.append(step)
+            number = len(self.seen)
+        self._push(number, step)
+        if number == self.at and self.fault is Fault.EXIT_BEFORE:
+            os._exit(CRASH_EXIT_CODE)
+        failing = number == self.at and self.fault is Fault.RAISE_BEFORE
+        if failing or (number >= self.at and self.fault is Fault.OUTAGE):
+            self._pop(step)
+            raise InjectedFailure(f"operation {number}, before {name} of {target}")
+
+    def after(self, name: str, target: str) -> None:
+        """Act after the chosen operation took effect."""
+        if self._pop(Step(name, target)) != self.at:
+            return
+        if self.fault is Fault.EXIT_AFTER:
+            os._exit(CRASH_EXIT_CODE)
+        if self.fault is Fault.RAISE_AFTER:
+            raise InjectedFailure(f"operation {self.at}, after {name} of {target}")
+
+    def _push(self, number: int, step: Step) -> None:
+        if not hasattr(self._numbers, "stack"):
+            self._numbers.stack = []
+        self._numbers.stack.append((number, step))
+
+    def _pop(self, step: Step) -> int:
+        # An operation that failed by itself is never reported as done, so its entry may still lie on top.
+        stack: list[tuple[int, Step]] = getattr(self._numbers, "stack", [])
+        while stack:
+            number, begun = stack.pop()
+            if begun == step:
+                return number
+        return 0
+
+    def __enter__(self) -> FaultyStore:
+        self._previous = steps.observe(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        steps.observe(self._previous)
+
+
+class RecordingStore(FaultyStore):
+    """Storage that works, and remembers every operation in order."""
+
+    def __init__(self, only: Callable[[Step], bool] | None = None) -> None:
+        super().__init__(Fault.RAISE_BEFORE, 1 << 62, only=only)
+
+    def names(self) -> list[str]:
+        """The names of the operations in order."""
+        return [step.name for step in self.seen]
+
+
+def run_until_no_fault(attempt: Callable[[FaultyStore], Any], fault: Fault, *, at_most: int = 2_000) -> int:
+    """Call `attempt` with a fault at operation 1, 2, … until one meets none; returns how many faults were met."""
+    for number in range(1, at_most + 1):
+        store = FaultyStore(fault, number)
+        attempt(store)
+        if not store.met:
+            return number - 1
+    raise AssertionError(f"the write still met faults after {at_most} operations")
