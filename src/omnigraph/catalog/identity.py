@@ -16,6 +16,8 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.errors import SchemaError
 
 IR_VERSION = 1
+STATE_FORMAT_VERSION = 1
+IDENTITY_VERSION = 1
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
 
@@ -51,6 +53,15 @@ def hash_ir(ir: Mapping[str, Any]) -> str:
 def schema_hash(catalog: Catalog) -> str:
     """The hash that `Catalog.schema_hash` holds."""
     return hash_ir(schema_ir(catalog))
+
+
+def schema_state(catalog: Catalog) -> dict[str, Any]:
+    """What the state file beside the IR holds, to tell whether text and IR still belong together."""
+    return {
+        "format_version": STATE_FORMAT_VERSION,
+        "schema_ir_hash": catalog.schema_hash,
+        "schema_identity_version": IDENTITY_VERSION,
+    }
 
 
 def type_id(kind: str, name: str) -> int:

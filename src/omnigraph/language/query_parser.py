@@ -206,7 +206,7 @@ class _Builder(Transformer[Any, Any]):
         name: Token,
         first: ast.NearestCall | ast.Bm25Call,
         second: ast.NearestCall | ast.Bm25Call,
-        k: ast.ExpressionSyntax | None,
+        k: ast.ExpressionSyntax | None = None,
     ) -> ast.RrfCall:
         return ast.RrfCall(first, second, k, span_of(name))
 
