@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import lance
 from lance import LanceOperation
-from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction
 
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
+from omnigraph.engine.storage.folding import Rewrite
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_update
 from omnigraph.engine.storage.steps import step
@@ -58,25 +58,22 @@ def is_trainable(handle: TableHandle, spec: IndexSpec) -> bool:
 def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
-    Row ids stay; indexes lose the rewritten fragments and are completed afterwards.
+    Row ids and row versions stay. Fragments that an index covers only in part are completed by the next build.
     """
-    new: list[FragmentMetadata] = []
-    replaced: list[int] = []
+    rewrite = Rewrite()
     with translated(f"compacting {base.path}"):
         plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": rows_per_fragment, "num_threads": 1})
         for task in plan.tasks:
             with step("compact", base.path):
-                done = task.execute(base.dataset)
-            new.extend(done.new_fragments)
-            replaced.extend(fragment.id for fragment in done.original_fragments)
-    if not replaced:
+                rewrite.take(base, task.execute(base.dataset))
+    if not rewrite.replaced:
         return None
-    return stage_update(base, added=new, changed=[], emptied=replaced, rows_added=0, rows_removed=0, fold=False)
+    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, rewrite=rewrite)
 
 
 def stage_fence(base: TableHandle) -> StagedWrite:
     """Stage a version with the same content: it only takes the table for its writer."""
-    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, fold=False)
+    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, rewrite=Rewrite())
 
 
 def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | None:
@@ -93,7 +90,7 @@ def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | 
             removed.extend(segments)
     if not built:
         return None
-    return StagedWrite(base.version, LanceOperation.CreateIndex(built, removed), 0, 0)
+    return StagedWrite(base.version, LanceOperation.CreateIndex(built, removed), 0, 0, keeps_rows=True)
 
 
 def _build(base: TableHandle, spec: IndexSpec, fragment_ids: list[int]) -> lance.Index:

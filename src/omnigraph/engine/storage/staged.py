@@ -19,18 +19,13 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
-from lance.optimize import Compaction
 
+from omnigraph.engine.storage.folding import Rewrite, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
-
-# A fragment below this many rows is small, and this many small ones are folded into one by the next write. Commit and
-# open cost follow the number of fragments, so folding keeps them flat over any number of small writes.
-FOLD_ROWS = 8_192
-FOLD_FRAGMENTS = 32
 
 ROWS_PER_FILE = 1_048_576
 
@@ -48,6 +43,8 @@ class StagedWrite:
     rows_added: int
     rows_removed: int
     files: tuple[str, ...] = field(default=(), compare=False)
+    keeps_rows: bool = False
+    """True for an index build: it may be committed on top of a later version of its own writer."""
 
     @property
     def row_delta(self) -> int:
@@ -126,31 +123,22 @@ def _carry_row_ids(fragments: Sequence[FragmentMetadata], row_ids: Addresses) ->
         start += fragment.physical_rows
 
 
-def _fold_small(base: TableHandle, touched: set[int]) -> tuple[list[FragmentMetadata], list[int]]:
-    """Rewrite runs of small, untouched fragments as one each, when there are many: (new fragments, replaced ids)."""
-    small = [f for f in base.fragments() if f.physical_rows < FOLD_ROWS and f.id not in touched]
-    if len(small) < FOLD_FRAGMENTS:
-        return [], []
-    new: list[FragmentMetadata] = []
-    replaced: list[int] = []
-    with translated(f"folding small fragments of {base.path}"):
-        plan = Compaction.plan(
-            base.dataset, {"target_rows_per_fragment": FOLD_ROWS, "materialize_deletions": False, "num_threads": 1}
-        )
-        small_ids = {fragment.id for fragment in small}
-        for task in plan.tasks:
-            ids = {fragment.id for fragment in task.fragments}
-            if len(ids) < 2 or not ids <= small_ids:
-                continue
-            with step("fold_fragments", base.path):
-                done = task.execute(base.dataset)
-            new.extend(done.new_fragments)
-            replaced.extend(fragment.id for fragment in done.original_fragments)
-    return new, replaced
+def _new_files(written: Iterable[FragmentMetadata], changed: Iterable[FragmentMetadata] = ()) -> tuple[str, ...]:
+    """The data files of new fragments and the deletion files of changed ones, below the table's location."""
+    data = [f"data/{file.path}" for fragment in written for file in fragment.files if file.base_id is None]
+    deletions = [
+        fragment.deletion_file.path(fragment.id)
+        for fragment in changed
+        if fragment.deletion_file is not None and fragment.deletion_file.base_id is None
+    ]
+    return (*data, *deletions)
 
 
-def _new_files(fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:
-    return tuple(f"data/{file.path}" for fragment in fragments for file in fragment.files if file.base_id is None)
+def _overwrite(base: TableHandle, added: list[FragmentMetadata], rows_removed: int) -> StagedWrite:
+    # The schema is given with its field ids: fragments were written with them, and numbering the columns anew would
+    # detach every column behind one that was dropped.
+    operation = LanceOperation.Overwrite(base.dataset.lance_schema, added)
+    return StagedWrite(base.version, operation, _row_count(added), rows_removed, _new_files(added))
 
 
 def stage_update(
@@ -161,29 +149,31 @@ def stage_update(
     emptied: list[int],
     rows_added: int,
     rows_removed: int,
-    fold: bool = True,
+    rewrite: Rewrite | None = None,
 ) -> StagedWrite:
-    """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`."""
+    """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`.
+
+    `rewrite` moves rows between fragments without changing them; by default small fragments are folded.
+    """
     existing = base.fragments()
     if not existing:
-        operation: LanceOperation.BaseOperation = LanceOperation.Overwrite(base.schema, added)
-        return StagedWrite(base.version, operation, rows_added, 0, _new_files(added))
+        return _overwrite(base, added, 0)
     touched = {fragment.id for fragment in changed} | set(emptied)
-    folded, replaced = _fold_small(base, touched) if fold else ([], [])
+    moved = fold_small(base, touched) if rewrite is None else rewrite
     fence = min(fragment.id for fragment in existing)
-    if fence not in touched and fence not in replaced:
-        changed = [*changed, base.dataset.get_fragment(fence).metadata]
+    fences = [] if fence in touched | moved.replaced else [base.dataset.get_fragment(fence).metadata]
     operation = LanceOperation.Update(
-        [*emptied, *replaced],
-        changed,
-        [*folded, *added],
+        [*emptied, *moved.removed],
+        [*changed, *moved.kept, *fences],
+        [*moved.added, *added],
         # Lance takes new fragments of an update for rewritten rows and counts them as covered by every index whose
         # fields are not named here, which would hide new rows from full-text and vector search. Naming all fields
         # leaves new fragments uncovered: they are scanned until the next index build.
         fields_for_preserving_frag_bitmap=list(range(base.dataset.max_field_id + 1)),
         update_mode="rewrite_rows",
     )
-    return StagedWrite(base.version, operation, rows_added, rows_removed, _new_files([*folded, *added]))
+    files = _new_files([*moved.written, *added], changed)
+    return StagedWrite(base.version, operation, rows_added, rows_removed, files)
 
 
 def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
@@ -244,9 +234,7 @@ def stage_fragments(
     added = [FragmentMetadata.from_json(text) for text in fragments]
     added = [fragment for fragment in added if fragment.physical_rows]
     if overwrite:
-        removed = sum(fragment.live_rows for fragment in base.fragments())
-        operation = LanceOperation.Overwrite(base.schema, added)
-        return StagedWrite(base.version, operation, _row_count(added), removed, _new_files(added))
+        return _overwrite(base, added, sum(fragment.live_rows for fragment in base.fragments()))
     for fragment, row_ids in zip(added, kept_row_ids, strict=False):
         if row_ids is not None:
             _carry_row_ids([fragment], row_ids)
@@ -269,9 +257,7 @@ def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
     added: list[FragmentMetadata] = (
         [] if rows is None or (isinstance(rows, pa.Table) and not rows.num_rows) else _write(base, rows)
     )
-    removed = sum(fragment.live_rows for fragment in base.fragments())
-    operation = LanceOperation.Overwrite(base.schema, added)
-    return StagedWrite(base.version, operation, _row_count(added), removed, _new_files(added))
+    return _overwrite(base, added, sum(fragment.live_rows for fragment in base.fragments()))
 
 
 def stage_touch(base: TableHandle) -> StagedWrite:

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 import lance
@@ -219,7 +220,7 @@ class TableStore:
             ConflictError: the table is not at the base version any more; nothing happened.
             InternalError: the commit landed elsewhere than right after its base, which strictness excludes.
         """
-        if staged.base_version != base.version:
+        if staged.base_version != base.version and not (staged.keeps_rows and staged.base_version < base.version):
             raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
         self._sync_new(base, staged.files)
         with translated(f"committing to {base.path}"), step("commit", base.path):
@@ -301,6 +302,15 @@ class TableStore:
         dataset = self.open(path).dataset
         with translated(f"listing the versions of {path}"), step("list_versions", path):
             return sorted(int(ref["version"]) for ref in dataset.version_refs())
+
+    def version_times(self, path: str) -> dict[int, datetime]:
+        """When each version of a table's main lineage that still exists was written, by one listing."""
+        found = {}
+        for entry in self.objects.entries(f"{path}/_versions"):
+            number = str(entry["path"]).rpartition("/")[2].removesuffix(".manifest")
+            if number.isdigit():
+                found[(1 << 64) - 1 - int(number)] = entry["last_modified"]
+        return dict(sorted(found.items()))
 
     # --- syncing ---------------------------------------------------------------------------------------------------
 

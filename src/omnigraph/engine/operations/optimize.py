@@ -1,0 +1,241 @@
+"""Make reads fast again: compact small fragments and complete the declared indexes, as one commit.
+
+The slow work is staged while others write. Then the tables are taken, one strict commit each, the index builds follow,
+and one publish shows everything. Content never changes, so a failure anywhere loses nothing but the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.catalog.indexes import declared_indexes
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.manifest.delta import Lineage, UpdateTable
+from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.recovery import Effect, Intent, WriterKind, new_intent, roll_back
+from omnigraph.engine.recovery.drift import find_drift
+from omnigraph.engine.recovery.sweep import refuse_while_pending
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.gates import Gates
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.maintenance import (
+    index_gaps,
+    is_trainable,
+    stage_compaction,
+    stage_fence,
+    stage_indexes,
+)
+from omnigraph.engine.storage.staged import StagedWrite
+from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError
+from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
+
+ATTEMPTS = 5
+CONCURRENCY = 8
+DRIFTED = "drift_needs_repair"
+NO_VECTORS = "no vectors to build it from yet"
+
+
+@dataclass(frozen=True)
+class PendingIndex:
+    """A declared index that cannot be built yet; reads do without it."""
+
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What was done to one table."""
+
+    table_key: TableKey
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    committed: bool = False
+    skipped: str | None = None
+    manifest_version: int = 0
+    lance_head_version: int = 0
+    pending_indexes: tuple[PendingIndex, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the command line's report."""
+        row = dict(self.__dict__)
+        row["pending_indexes"] = [dict(index.__dict__) for index in self.pending_indexes]
+        return row
+
+
+@dataclass(frozen=True)
+class OptimizeReport:
+    """What was done to every table, and the commit that shows it; None when there was nothing to do."""
+
+    tables: tuple[TableReport, ...]
+    commit_id: CommitId | None = None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one table needs, staged on its published version."""
+
+    entry: TableEntry
+    entity: NodeType | EdgeType
+    base: TableHandle
+    compaction: StagedWrite | None
+    indexes: StagedWrite | None
+    has_gaps: bool
+    pending: tuple[PendingIndex, ...]
+
+    @property
+    def productive(self) -> bool:
+        return self.compaction is not None or self.has_gaps
+
+    @property
+    def steps(self) -> int:
+        return 2 if self.has_gaps else 1
+
+
+def optimize(context: GraphContext, *, actor: str | None = None, concurrency: int = CONCURRENCY) -> OptimizeReport:
+    """Compact tables and complete indexes on main.
+
+    Raises:
+        RecoveryRequiredError: a write is unfinished.
+        ConflictError: writers kept changing the tables; nothing was published.
+    """
+    check_actor(actor)
+    if context.read_only:
+        raise InputError("this graph was opened read-only; open it read-write to optimize it")
+    for attempt in range(ATTEMPTS):
+        refuse_while_pending(context.recovery, "optimize")
+        try:
+            return _run(context, actor, concurrency)
+        except PublishContentionError:
+            raise
+        except ConflictError:
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise ConflictError("the tables kept changing while they were optimized — retry")
+
+
+def _run(context: GraphContext, actor: str | None, concurrency: int) -> OptimizeReport:
+    snapshot = context.manifest.snapshot(MAIN)
+    drifted = {drift.entry.table_key: drift for drift in find_drift(context.recovery, MAIN, snapshot.entries.values())}
+    keys = [key for key in snapshot.entries if key not in drifted and key in context.catalog.tables]
+    with ThreadPoolExecutor(max_workers=max(1, concurrency)) as pool:
+        works = list(pool.map(lambda key: _stage(context, snapshot, key), keys))
+    reports = {work.entry.table_key: _report(work) for work in works}
+    for key, drift in drifted.items():
+        reports[key] = TableReport(
+            key, skipped=DRIFTED, manifest_version=drift.entry.version, lance_head_version=drift.head
+        )
+    productive = [work for work in works if work.productive]
+    commit_id = None
+    if productive:
+        with Gates.at(context.root).acquire((work.entry.table_key, None) for work in productive):
+            commit_id, done = _commit(context, actor, productive)
+        reports.update(done)
+    return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
+
+
+def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
+    entry, entity = snapshot.entry(key), context.catalog.tables[key]
+    base = snapshot.open(key)
+    compaction = stage_compaction(base)
+    gaps = index_gaps(base, declared_indexes(entity))
+    blocked = [gap for gap in gaps if not is_trainable(base, gap.spec)]
+    buildable = [gap for gap in gaps if gap not in blocked]
+    return _Work(
+        entry,
+        entity,
+        base,
+        compaction,
+        # After a compaction the fragments to be indexed are others, so the build has to wait for it.
+        None if compaction is not None else stage_indexes(base, buildable),
+        bool(buildable) or compaction is not None,
+        tuple(PendingIndex(gap.spec.column, NO_VECTORS) for gap in blocked),
+    )
+
+
+def _report(work: _Work) -> TableReport:
+    version = work.entry.version
+    return TableReport(
+        work.entry.table_key,
+        manifest_version=version,
+        lance_head_version=version,
+        pending_indexes=work.pending,
+    )
+
+
+def _commit(
+    context: GraphContext, actor: str | None, works: list[_Work]
+) -> tuple[CommitId, Mapping[TableKey, TableReport]]:
+    """Arm, apply, publish, disarm; before the first effect a conflict simply starts over."""
+    effects = tuple(
+        Effect.on(work.entry.table_key, work.entry.path, work.entry.version, steps=work.steps) for work in works
+    )
+    intent = context.recovery.intents.arm(new_intent(WriterKind.OPTIMIZE, None, effects, actor_id=actor))
+    heads: dict[TableKey, TableHandle] = {}
+    try:
+        for work in sorted(works, key=lambda work: work.entry.table_key):
+            heads[work.entry.table_key] = _apply(context, intent, work)
+    except ConflictError:
+        _give_up(context, intent, bool(heads))
+        raise
+    except GraphError:
+        _give_up(context, intent, True)
+        raise
+    changes = [
+        UpdateTable(work.entry.table_key, heads[work.entry.table_key].version, None, work.entry.row_count)
+        for work in works
+    ]
+    commit_id = intent.commit_id
+    assert commit_id is not None  # minted by new_intent
+    try:
+        published = context.manifest.publish(
+            MAIN,
+            changes,
+            expected={work.entry.table_key: work.entry.version for work in works},
+            lineage=Lineage(commit_id, actor, now_micros()),
+            operation_id=intent.operation_id,
+        )
+    except ConflictError:
+        _give_up(context, intent, True)
+        raise
+    context.recovery.intents.disarm(intent.operation_id)
+    return commit_id, {work.entry.table_key: _done(work, heads, published.version) for work in works}
+
+
+def _apply(context: GraphContext, intent: Intent, work: _Work) -> TableHandle:
+    taken = context.store.commit(work.base, work.compaction or stage_fence(work.base), intent.properties(1))
+    if not work.has_gaps:
+        return taken
+    staged = work.indexes
+    if staged is None:
+        gaps = index_gaps(taken, declared_indexes(work.entity))
+        staged = stage_indexes(taken, [gap for gap in gaps if is_trainable(taken, gap.spec)])
+    return taken if staged is None else context.store.commit(taken, staged, intent.properties(2))
+
+
+def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:
+    if had_effects:
+        roll_back(context.recovery, intent)
+    else:
+        context.recovery.intents.disarm(intent.operation_id)
+
+
+def _done(work: _Work, heads: Mapping[TableKey, TableHandle], manifest_version: int) -> TableReport:
+    head = heads[work.entry.table_key]
+    before, after = _ids(work.base.fragments()), _ids(head.fragments())
+    return replace(
+        _report(work),
+        fragments_removed=len(before - after),
+        fragments_added=len(after - before),
+        committed=True,
+        manifest_version=manifest_version,
+        lance_head_version=head.version,
+    )
+
+
+def _ids(fragments: Iterable[Any]) -> set[int]:
+    return {fragment.id for fragment in fragments}
