@@ -5,6 +5,7 @@ Functions from results to plain dictionaries, in the field order the surfaces pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
@@ -23,7 +24,7 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.engine.manifest.records import CommitRecord
     from omnigraph.engine.manifest.snapshot import Snapshot
-    from omnigraph.graph import MutationResult
+    from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 
 _CODES: tuple[tuple[type[GraphError], str | None], ...] = (
     (PreconditionFailedError, None),
@@ -54,6 +55,37 @@ def change_output(result: MutationResult, *, branch: str, actor: str | None) -> 
         "affected_edges": result.affected_edges,
         "actor_id": actor,
         "commit": result.commit_id,
+    }
+
+
+def load_counts(rows: Mapping[str, int]) -> dict[str, int]:
+    """Rows per table, summed up by kind; a table without rows does not count as loaded."""
+    loaded = {key: count for key, count in rows.items() if count}
+    nodes = {key: count for key, count in loaded.items() if key.startswith("node:")}
+    edges = {key: count for key, count in loaded.items() if key.startswith("edge:")}
+    return {
+        "nodes_loaded": sum(nodes.values()),
+        "edges_loaded": sum(edges.values()),
+        "node_types_loaded": len(nodes),
+        "edge_types_loaded": len(edges),
+    }
+
+
+def load_output(result: LoadResult, *, uri: str, branch: str, mode: str, actor: str | None) -> dict[str, Any]:
+    """The output of a load: counts in all, rows per table, the commit, and where the time went."""
+    return {
+        "uri": uri,
+        "branch": branch,
+        "base_branch": None,
+        "branch_created": False,
+        "mode": mode,
+        **load_counts(result.rows),
+        "tables": [{"table_key": key, "rows_loaded": count} for key, count in sorted(result.rows.items())],
+        "actor_id": actor,
+        "commit": result.commit_id,
+        "engine": result.engine,
+        "seconds": round(result.seconds, 6),
+        "phases": {name: round(seconds, 6) for name, seconds in result.phases.items()},
     }
 
 

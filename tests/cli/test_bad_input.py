@@ -121,16 +121,12 @@ def test_an_address_that_is_not_a_store(schema: Path, uri: str) -> None:
 
 def test_a_graph_of_a_newer_format(root: Path, schema: Path) -> None:
     dataset = lance.dataset(str(root / "__manifest"))
-    dataset.replace_schema_metadata({**_text(dataset.schema.metadata), "omnigraph:internal_schema_version": "99"})
+    dataset.update_schema_metadata({"omnigraph:internal_schema_version": "99"})
     before = tree(root)
     for words in (["snapshot"], ["commit", "list"], ["schema", "show"], ["export"]):
         refused(call(*words, root), 1, "upgrade")
     refused(call("mutate", "-e", 'query q() { insert Person { name: "x" } }', "--store", root), 1, "upgrade")
     assert tree(root) == before
-
-
-def _text(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
 
 
 def test_a_manifest_that_lost_its_data(root: Path) -> None:

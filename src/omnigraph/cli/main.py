@@ -21,8 +21,11 @@ from omnigraph.errors import GraphError, InternalError
 VERBS: dict[str, str] = {
     "version": "version",
     "init": "init",
+    "load": "load",
     "query": "query",
     "mutate": "mutate",
+    "explain": "explain",
+    "lint": "lint",
     "export": "export",
     "snapshot": "snapshot",
     "commit": "commit",

@@ -1,0 +1,182 @@
+"""`omnigraph load`: bulk data into a graph, in one commit."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.inputs import STDIN
+from omnigraph.cli.options import Actor, Branch, Json, Profile, Quiet, Store, Uri, Yes
+from omnigraph.cli.session import Session, write_lines
+from omnigraph.errors import InputError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.operations.outcomes import LoadResult
+
+SPARK = "Spark"
+
+
+class Mode(StrEnum):
+    """What becomes of entities that are already there."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    MERGE = "merge"
+
+
+class Engine(StrEnum):
+    """What does the work."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def register(application: typer.Typer) -> None:
+    """Add the verb."""
+    application.command("load")(load)
+
+
+def load(
+    mode: Annotated[Mode, typer.Option("--mode", help="overwrite, append (ids must be new) or merge (upsert).")],
+    uri: Uri = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="PATH", help="JSON lines: a file, folder or glob; - for stdin; repeatable."),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--nodes", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one node type; repeatable."),
+    ] = None,
+    edges: Annotated[
+        list[str] | None,
+        typer.Option("--edges", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one edge type; repeatable."),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TYPE.PROPERTY=COLUMN", help="Where a column has another name; repeatable."),
+    ] = None,
+    branch: Branch = "main",
+    engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
+    errors_to: Annotated[
+        str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--spark-master", metavar="URL", help="Spark's master.", rich_help_panel=SPARK)
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", rich_help_panel=SPARK),
+    ] = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    store: Store = None,
+    profile: Profile = None,
+) -> None:
+    """Load data lines, or one file per type; it becomes one commit, or nothing."""
+    from omnigraph.cli.output import to_json
+    from omnigraph.cli.progress import load_bar
+    from omnigraph.wire import load_output
+
+    session = Session("load", uri=uri, store=store, profile=profile)
+    author = session.actor(actor)
+    columns = parse_mapping(mapping or [])
+    settings = dict(_pair(text, "--spark-conf", "KEY=VALUE") for text in conf or [])
+    with sources(data or [], nodes or [], edges or []) as source:
+        session.announce(quiet=quiet)
+        if mode is Mode.OVERWRITE:
+            session.confirm_destructive(yes=yes, as_json=as_json)
+        with session.open(read_only=False) as graph, load_bar() as listener:
+            result = graph.load(
+                source,
+                mode=mode.value,
+                branch=branch,
+                engine=engine.value,
+                actor=author,
+                columns=columns or None,
+                progress=listener,
+                errors_to=errors_to,
+                master=master,
+                conf=settings or None,
+            )
+    if as_json:
+        output = load_output(result, uri=session.target.uri, branch=branch, mode=mode.value, actor=author)
+        typer.echo(to_json(output))
+    else:
+        write_lines(summary_lines(result, uri=session.target.uri, branch=branch, mode=mode.value))
+
+
+@contextmanager
+def sources(data: Sequence[str], nodes: Sequence[str], edges: Sequence[str]) -> Iterator[Any]:
+    """What a load reads: paths of data lines, or paths by type; standard input is kept in a file meanwhile.
+
+    Raises:
+        InputError: neither or both kinds are given.
+    """
+    by_type = [("node", text) for text in nodes] + [("edge", text) for text in edges]
+    if bool(data) == bool(by_type):
+        raise InputError("pass either --data, or --nodes and --edges with a file per type")
+    if by_type:
+        found: dict[str, list[str]] = {}
+        for kind, text in by_type:
+            name, path = _pair(text, f"--{kind}s", "TYPE=PATH")
+            found.setdefault(f"{kind}:{name}", []).append(path)
+        yield found
+    elif STDIN not in data:
+        yield list(data)
+    else:
+        with tempfile.TemporaryDirectory(prefix="omnigraph-stdin-") as folder:
+            kept = Path(folder) / "stdin.jsonl"
+            with kept.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            yield [str(kept) if path == STDIN else path for path in data]
+
+
+def parse_mapping(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Column names by type and property.
+
+    Raises:
+        InputError: a text is not `Type.property=column`.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        left, column = _pair(text, "--map", "TYPE.PROPERTY=COLUMN")
+        name, dot, prop = left.rpartition(".")
+        if not dot or not name or not prop:
+            raise InputError(f"'{text}' is not a mapping: write --map TYPE.PROPERTY=COLUMN")
+        found.setdefault(name, {})[prop] = column
+    return found
+
+
+def summary_lines(result: LoadResult, *, uri: str, branch: str, mode: str) -> Iterator[str]:
+    """What a load did, for people."""
+    from omnigraph.wire import load_counts
+
+    counts = load_counts(result.rows)
+    yield (
+        f"loaded {uri} on branch {branch} with {mode}: {counts['nodes_loaded']} nodes across"
+        f" {counts['node_types_loaded']} node types, {counts['edges_loaded']} edges across"
+        f" {counts['edge_types_loaded']} edge types"
+    )
+    width = max((len(key) for key in result.rows), default=0)
+    yield from (f"  {key:<{width}}  {count:,}" for key, count in sorted(result.rows.items()))
+    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.phases.items())
+    yield f"  {result.seconds:.2f} s through {result.engine}{f' ({phases})' if phases else ''}"
+    yield f"  commit {result.commit_id}" if result.commit_id else "  nothing changed, no commit"
+
+
+def _pair(text: str, option: str, shape: str) -> tuple[str, str]:
+    left, separator, right = text.partition("=")
+    if not separator or not left.strip() or not right.strip():
+        raise InputError(f"'{text}' does not fit {option}: write {option} {shape}")
+    return left.strip(), right.strip()
