@@ -11,7 +11,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from omnigraph.plan.operators import Parameter
 SAFE_INTEGER_MAX = 2**53 - 1
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _U64_MAX = 2**63 - 1
+_Moment = TypeVar("_Moment", dt.date, dt.datetime)
 
 
 def bind(parameters: Sequence[Parameter], given: Mapping[str, Any] | None, *, js_safe: bool = False) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def _datetime(name: str, value: Any) -> dt.datetime:
     return _parsed(name, value, "date-time", parse_datetime)
 
 
-def _parsed(name: str, value: Any, what: str, parse: Callable[[str], Any]) -> Any:
+def _parsed(name: str, value: Any, what: str, parse: Callable[[str], _Moment]) -> _Moment:
     if not isinstance(value, str):
         raise ParameterError(f"param '{name}': expected {what} string, got {_kind(value)}")
     try:
