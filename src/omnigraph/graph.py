@@ -7,13 +7,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.open import load_contract, open_graph
+from omnigraph.engine.operations.optimize import OptimizeReport, optimize
+from omnigraph.engine.operations.repair import RepairReport, repair
+from omnigraph.engine.operations.verify import VerifyReport, verify
+from omnigraph.engine.recovery import Intent
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability
@@ -79,6 +86,7 @@ class Graph:
         self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
         self.history = HistoryVerbs(self)
         self.schema = SchemaVerbs(self)
+        self.maintenance = MaintenanceVerbs(self)
 
     def __repr__(self) -> str:
         return f"Graph({self._context.root!r})"
@@ -163,3 +171,35 @@ class SchemaVerbs:
     def source(self) -> str:
         """The accepted schema as it was written."""
         return self._graph.context.schema_source
+
+
+class MaintenanceVerbs:
+    """Keeping a graph fast, small and sound."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def optimize(self, *, actor: str | None = None) -> OptimizeReport:
+        """Compact tables and complete the declared indexes, as one commit; content never changes."""
+        return optimize(self._graph.context, actor=actor)
+
+    def cleanup(self, *, keep_versions: int | None = None, older_than: timedelta | None = None) -> CleanupReport:
+        """Remove old versions for good; what any branch publishes stays. Given both bounds, a version must exceed both.
+
+        Raises:
+            InputError: neither bound is given.
+            RecoveryRequiredError: a write is unfinished.
+        """
+        return cleanup(self._graph.context, keep_versions=keep_versions, older_than=older_than)
+
+    def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairReport:
+        """Show, and with `confirm` settle, tables that another program changed behind the graph's back."""
+        return repair(self._graph.context, confirm=confirm, force=force, discard=discard)
+
+    def verify(self) -> VerifyReport:
+        """Walk the whole graph and report every inconsistency; reads only."""
+        return verify(self._graph.context)
+
+    def unfinished(self) -> Sequence[Intent]:
+        """The writes in flight or cut short at this moment, oldest first."""
+        return self._graph.context.recovery.intents.pending()
