@@ -19,12 +19,12 @@ from omnigraph.ids import MAIN, TableKey
 HERE = Path(__file__).parent / "sidecars"
 
 
-@pytest.fixture()
+@pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     return create(tmp_path / "graph", SCHEMA)
 
 
-@pytest.fixture()
+@pytest.fixture
 def ctx(graph: Graph) -> RecoveryContext:
     return graph.context.recovery
 

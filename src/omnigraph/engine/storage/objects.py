@@ -178,6 +178,15 @@ class ObjectStore:
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"listing {path}") from exc
 
+    def list_folders(self, path: str) -> list[str]:
+        """The folders directly in a folder, as paths below the root."""
+        found = self._list(path)["common_prefixes"]
+        return [f"{path}/{str(prefix).rstrip('/').rpartition('/')[2]}" for prefix in found]
+
+    def entries(self, path: str) -> list[dict[str, Any]]:
+        """What the store knows of the objects directly in a folder: `path`, `size`, `last_modified`."""
+        return list(self._list(path)["objects"])
+
     def read_text_versioned(self, path: str) -> tuple[str, str] | None:
         """The object and the tag that identifies this state of it, or None when there is none."""
         try:

@@ -9,11 +9,11 @@ from omnigraph.engine.recovery import RecoveryContext
 from omnigraph.graph import Graph, create
 
 
-@pytest.fixture()
+@pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     return create(tmp_path / "graph", SCHEMA)
 
 
-@pytest.fixture()
+@pytest.fixture
 def ctx(graph: Graph) -> RecoveryContext:
     return graph.context.recovery

@@ -32,12 +32,12 @@ from omnigraph.testing.faults import Fault, FaultyStore
 PERSON, COMPANY = TableKey("node:Person"), TableKey("node:Company")
 
 
-@pytest.fixture()
+@pytest.fixture
 def objects(tmp_path: Path) -> ObjectStore:
     return ObjectStore(str(tmp_path))
 
 
-@pytest.fixture()
+@pytest.fixture
 def intents(objects: ObjectStore) -> IntentStore:
     return IntentStore(objects)
 

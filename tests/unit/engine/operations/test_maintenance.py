@@ -1,0 +1,288 @@
+"""`verify` sees every kind of damage; `repair` and `cleanup` touch only what they may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, SCHEMA, WORKS_AT, HandWriter, names_in
+
+from omnigraph.engine.manifest.delta import Lineage, UpdateTable
+from omnigraph.engine.operations.cleanup import cleanup, removable
+from omnigraph.engine.operations.repair import Classification, RepairAction, repair
+from omnigraph.engine.operations.verify import verify
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.storage.staged import stage_changes, stage_touch
+from omnigraph.errors import DriftError, InputError, RecoveryRequiredError, StorageError
+from omnigraph.graph import create
+from omnigraph.ids import FORCED_REPAIR_ACTOR, MAIN, REPAIR_ACTOR, CommitId, TableKey, new_ulid, now_micros
+from omnigraph.testing.failpoints import configured
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> GraphContext:
+    return create(tmp_path / "graph", SCHEMA).context
+
+
+def write(context: GraphContext, key: TableKey, *names: str) -> None:
+    writer = HandWriter.arm(context.recovery, key)
+    writer.apply(key, *names)
+    writer.publish()
+    writer.disarm()
+
+
+def foreign(context: GraphContext, key: TableKey, *names: str) -> None:
+    """Another program appends rows and tells nobody."""
+    base = context.store.open(context.manifest.snapshot().entry(key).path)
+    columns = {field.name: list(names) for field in base.schema}
+    staged = stage_changes(base, new_rows=base.schema.empty_table().from_pydict(columns))
+    assert staged is not None
+    context.store.commit(base, staged, {})
+
+
+def publish_head(context: GraphContext, key: TableKey, rows: int | None = None) -> None:
+    entry = context.manifest.snapshot().entry(key)
+    head = context.store.open(entry.path)
+    context.manifest.publish(
+        MAIN,
+        [UpdateTable(key, head.version, None, head.count_rows() if rows is None else rows)],
+        lineage=Lineage(CommitId(new_ulid()), None, now_micros()),
+    )
+
+
+def test_a_healthy_graph_verifies_clean(context: GraphContext) -> None:
+    write(context, PERSON, "ann", "bob")
+    report = verify(context)
+    assert report.problems == report.notes == []
+    assert (report.tables, report.rows, report.commits) == (3, 2, 2)
+
+
+def _duplicate(context: GraphContext) -> None:
+    foreign(context, PERSON, "ann", "ann")
+    publish_head(context, PERSON)
+
+
+def _dangling(context: GraphContext) -> None:
+    foreign(context, WORKS_AT, "nobody")
+    publish_head(context, WORKS_AT)
+
+
+def _row_count(context: GraphContext) -> None:
+    foreign(context, PERSON, "ann")
+    publish_head(context, PERSON, rows=7)
+
+
+def _drift(context: GraphContext) -> None:
+    foreign(context, PERSON, "ann")
+
+
+def _dead_intent(context: GraphContext) -> None:
+    HandWriter.arm(context.recovery, PERSON).die()
+
+
+def _corrupt_intent(context: GraphContext) -> None:
+    context.store.objects.write_text("__recovery/01X.json", "{")
+
+
+def _orphan_table(context: GraphContext) -> None:
+    path = context.manifest.snapshot().entry(PERSON).path
+    context.store.create("nodes/0000000000000000", context.store.open(path).schema)
+
+
+def _orphan_fork(context: GraphContext) -> None:
+    entry = context.manifest.snapshot().entry(PERSON)
+    context.store.residual.create_branch(entry.path, "gone", source=None, version=entry.version)
+
+
+def _staging_file(context: GraphContext) -> None:
+    context.store.objects.write_text("_schema.pg.staging", "")
+
+
+def _lost_version(context: GraphContext) -> None:
+    write(context, PERSON, "ann")
+    entry = context.manifest.snapshot().entry(PERSON)
+    touched = context.store.open(entry.path)
+    context.store.commit(touched, stage_touch(touched), {})
+    context.store.residual.cleanup_versions(entry.path, versions=[entry.version])
+    context.store.forget()
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (_duplicate, "duplicate-id"),
+        (_dangling, "dangling-edge"),
+        (_row_count, "row-count"),
+        (_drift, "drift"),
+        (_dead_intent, "intent"),
+        (_corrupt_intent, "intent"),
+        (_orphan_table, "orphan-table"),
+        (_orphan_fork, "orphan-fork"),
+        (_staging_file, "staging-file"),
+        (_lost_version, "version"),
+    ],
+)
+def test_verify_reports_damage(context: GraphContext, damage: Callable[[GraphContext], None], code: str) -> None:
+    damage(context)
+    assert code in [finding.code for finding in verify(context).problems]
+
+
+def test_a_writer_in_flight_is_a_note(context: GraphContext) -> None:
+    writer = HandWriter.arm(context.recovery, PERSON)
+    writer.apply(PERSON, "ann")
+    report = verify(context)
+    assert report.clean
+    assert [note.code for note in report.notes] == ["intent", "drift"]
+    writer.publish()
+    writer.disarm()
+
+
+# --- repair ----------------------------------------------------------------------------------------------------------
+
+
+def test_repair_previews_and_refuses_rows_nobody_vouches_for(context: GraphContext) -> None:
+    foreign(context, PERSON, "ann")
+    before = context.manifest.snapshot().version
+    by_key = {table.table_key: table for table in repair(context).tables}
+    assert by_key[PERSON].classification is Classification.SUSPICIOUS
+    assert by_key[PERSON].action is RepairAction.PREVIEW
+    assert by_key[COMPANY].action is RepairAction.NO_OP
+    report = repair(context, confirm=True)
+    assert report.refused
+    assert context.manifest.snapshot().version == before
+
+
+def test_repair_publishes_by_force_and_discards_on_demand(context: GraphContext) -> None:
+    foreign(context, PERSON, "ann")
+    report = repair(context, confirm=True, force=True)
+    assert names_in(context.recovery, PERSON) == ["ann"]
+    assert report.commit_id is not None
+    assert context.manifest.history.find(report.commit_id).actor_id == FORCED_REPAIR_ACTOR
+    foreign(context, PERSON, "bob")
+    repair(context, confirm=True, discard=True)
+    assert names_in(context.recovery, PERSON) == ["ann"]
+    assert verify(context).clean
+
+
+def test_repair_publishes_maintenance_without_force(context: GraphContext) -> None:
+    for name in ("ann", "bob", "cid"):
+        write(context, PERSON, name)
+    entry = context.manifest.snapshot().entry(PERSON)
+    handle = context.store.open(entry.path)
+    handle.dataset.optimize.compact_files()
+    report = repair(context, confirm=True)
+    row = next(table for table in report.tables if table.table_key == PERSON)
+    assert (row.classification, row.action) == (Classification.VERIFIED_MAINTENANCE, RepairAction.HEALED)
+    assert report.commit_id is not None
+    assert context.manifest.history.find(report.commit_id).actor_id == REPAIR_ACTOR
+    assert verify(context).clean
+
+
+@pytest.mark.parametrize(
+    "flags", [{"force": True}, {"discard": True}, {"confirm": True, "force": True, "discard": True}]
+)
+def test_repair_refuses_contradicting_flags(context: GraphContext, flags: dict[str, bool]) -> None:
+    with pytest.raises(InputError):
+        repair(context, **flags)
+
+
+def test_maintenance_refuses_to_run_beside_an_unfinished_write(context: GraphContext) -> None:
+    writer = HandWriter.arm(context.recovery, PERSON)
+    for operation in (lambda: repair(context), lambda: cleanup(context, keep_versions=1)):
+        with pytest.raises(RecoveryRequiredError, match=writer.intent.operation_id):
+            operation()
+    writer.disarm()
+
+
+# --- cleanup ---------------------------------------------------------------------------------------------------------
+
+
+def test_cleanup_keeps_what_it_is_told_and_what_is_published(context: GraphContext) -> None:
+    for name in ("ann", "bob", "cid", "dan"):
+        write(context, PERSON, name)
+    report = cleanup(context, keep_versions=2)
+    path = context.manifest.snapshot().entry(PERSON).path
+    assert context.store.versions(path) == [4, 5]
+    assert not report.failed
+    assert next(row for row in report.tables if row.table_key == PERSON).old_versions_removed == 3
+    assert names_in(context.recovery, PERSON) == ["ann", "bob", "cid", "dan"]
+    assert verify(context).clean
+    write(context, PERSON, "eve")
+
+
+def test_cleanup_never_removes_what_a_lazy_branch_reads(context: GraphContext) -> None:
+    write(context, PERSON, "ann")
+    context.store.residual.create_branch(
+        "__manifest", "review", source=None, version=context.manifest.snapshot().version
+    )
+    for name in ("bob", "cid"):
+        write(context, PERSON, name)
+    cleanup(context, keep_versions=1)
+    assert context.manifest.snapshot("review").open(PERSON).scan(["id"])["id"].to_pylist() == ["ann"]
+
+
+def test_cleanup_removes_refs_that_no_branch_publishes(context: GraphContext) -> None:
+    _orphan_fork(context)
+    report = cleanup(context, older_than=timedelta(days=1))
+    assert next(row for row in report.tables if row.table_key == PERSON).forks_removed == ("gone",)
+    assert verify(context).clean
+
+
+def test_cleanup_refuses_without_a_bound_and_on_drift(context: GraphContext) -> None:
+    with pytest.raises(InputError):
+        cleanup(context)
+    with pytest.raises(InputError):
+        cleanup(context, keep_versions=0)
+    foreign(context, PERSON, "ann")
+    with pytest.raises(DriftError):
+        cleanup(context, keep_versions=1)
+
+
+def test_one_tables_failure_does_not_stop_the_others(context: GraphContext) -> None:
+    for name in ("ann", "bob"):
+        write(context, PERSON, name)
+    with configured("cleanup.table_gc=1*return"):
+        report = cleanup(context, keep_versions=1)
+    assert [row.table_key for row in report.tables if row.error] == [WORKS_AT]
+    assert next(row for row in report.tables if row.table_key == PERSON).old_versions_removed == 2
+
+
+def test_an_unreadable_branch_stops_cleanup_before_anything_is_removed(context: GraphContext) -> None:
+    for name in ("ann", "bob"):
+        write(context, PERSON, name)
+    with configured("cleanup.resolve_branch_snapshot=return"), pytest.raises(StorageError):
+        cleanup(context, keep_versions=1)
+    assert context.store.versions(context.manifest.snapshot().entry(PERSON).path) == [1, 2, 3]
+
+
+def test_an_intent_that_appears_late_stops_cleanup(context: GraphContext) -> None:
+    write(context, PERSON, "ann")
+    armed: list[HandWriter] = []
+
+    def arm(name: str) -> None:
+        if name == "cleanup.post_recovery_check_pre_gates":
+            armed.append(HandWriter.arm(context.recovery, PERSON))
+
+    from omnigraph import failpoints
+
+    previous = failpoints.install(arm)
+    try:
+        with pytest.raises(RecoveryRequiredError):
+            cleanup(context, keep_versions=1)
+    finally:
+        failpoints.install(previous)
+    armed[0].disarm()
+    assert context.store.versions(context.manifest.snapshot().entry(PERSON).path) == [1, 2]
+
+
+def test_which_versions_may_go() -> None:
+    now = datetime(2026, 1, 10, tzinfo=UTC)
+    times = {version: datetime(2026, 1, version, tzinfo=UTC) for version in (1, 2, 3, 5, 8)}
+    assert removable(times, [8], 1, None, now) == [1, 2, 3, 5]
+    assert removable(times, [8], 3, None, now) == [1, 2]
+    assert removable(times, [8, 3], 1, None, now) == [1, 2]
+    assert removable(times, [8], None, timedelta(days=7), now) == [1, 2, 3]
+    assert removable(times, [8], 4, timedelta(days=7), now) == [1]
+    assert removable(times, [], 1, None, now) == []
