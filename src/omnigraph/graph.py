@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
+from omnigraph.catalog.migration import MigrationPlan, plan_migration
+from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
@@ -171,6 +173,11 @@ class SchemaVerbs:
     def source(self) -> str:
         """The accepted schema as it was written."""
         return self._graph.context.schema_source
+
+    def plan(self, desired: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from the accepted schema to another one, and whether all of them are supported; writes nothing."""
+        catalog = compile_schema(read_schema(desired))
+        return plan_migration(self._graph.context.catalog, catalog, allow_data_loss=allow_data_loss)
 
 
 class MaintenanceVerbs:
