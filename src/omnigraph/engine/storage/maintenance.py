@@ -58,7 +58,8 @@ def is_trainable(handle: TableHandle, spec: IndexSpec) -> bool:
 def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
-    Row ids and row versions stay. Fragments that an index covers only in part are completed by the next build.
+    Row ids stay, and row versions of fragments no index covers; indexes lose the rewritten fragments and are completed
+    afterwards.
     """
     rewrite = Rewrite()
     with translated(f"compacting {base.path}"):
@@ -82,7 +83,12 @@ def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | 
     removed: list[lance.Index] = []
     for gap in gaps:
         segments = _segments(base, gap.spec.name)
-        whole = gap.missing or len(segments) >= SEGMENTS_MAX or gap.spec.kind is IndexKind.VECTOR
+        whole = (
+            gap.missing
+            or len(segments) >= SEGMENTS_MAX
+            or gap.spec.kind is IndexKind.VECTOR
+            or (gap.spec.kind is IndexKind.TEXT and _moved_rows(base, gap.uncovered, segments))
+        )
         fragment_ids = [fragment.id for fragment in base.fragments()] if whole else list(gap.uncovered)
         with translated(f"indexing {gap.spec.column} of {base.path}"), step("build_index", base.path):
             built.append(_build(base, gap.spec, fragment_ids))
@@ -102,6 +108,17 @@ def _build(base: TableHandle, spec: IndexSpec, fragment_ids: list[int]) -> lance
         # A word index staged per fragment is readable only once its parts have been merged.
         index = base.dataset.merge_existing_index_segments([index])
     return index
+
+
+def _moved_rows(base: TableHandle, fragment_ids: Sequence[int], segments: Sequence[lance.Index]) -> bool:
+    """True when these fragments hold rows that a segment may know already, because an update or a fold moved them.
+
+    Word search asks every segment and joins the answers, so a row that two segments know would be found twice, and
+    also by words it has lost.
+    """
+    indexed_at = max(segment.dataset_version for segment in segments)
+    older = f"_row_created_at_version <= {indexed_at}"
+    return base.scan(["_row_created_at_version"], older, fragment_ids=list(fragment_ids), limit=1).num_rows > 0
 
 
 def _segments(base: TableHandle, name: str) -> list[lance.Index]:
