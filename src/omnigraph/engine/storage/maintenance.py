@@ -118,7 +118,8 @@ def _moved_rows(base: TableHandle, fragment_ids: Sequence[int], segments: Sequen
     """
     indexed_at = max(segment.dataset_version for segment in segments)
     older = f"_row_created_at_version <= {indexed_at}"
-    return base.scan(["_row_created_at_version"], older, fragment_ids=list(fragment_ids), limit=1).num_rows > 0
+    found = base.scan(["_row_created_at_version"], older, fragment_ids=list(fragment_ids), limit=1)
+    return bool(found.num_rows)
 
 
 def _segments(base: TableHandle, name: str) -> list[lance.Index]:

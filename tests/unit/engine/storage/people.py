@@ -24,7 +24,7 @@ VERSIONS = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
 
 
 def people(ids: Sequence[str], age: int = 1) -> pa.Table:
-    return pa.table({"id": list(ids), "bio": [f"about {i}" for i in ids], "age": [age] * len(ids)}, schema=SCHEMA)
+    return pa.table({"id": list(ids), "bio": [f"note {i}" for i in ids], "age": [age] * len(ids)}, schema=SCHEMA)
 
 
 def staged_insert(base: TableHandle, *ids: str, age: int = 1) -> StagedWrite:
