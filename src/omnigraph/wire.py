@@ -6,6 +6,7 @@ Functions from results to plain dictionaries, in the field order the surfaces pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import (
@@ -24,7 +25,11 @@ from omnigraph.errors import (
 if TYPE_CHECKING:
     from omnigraph.engine.manifest.records import CommitRecord
     from omnigraph.engine.manifest.snapshot import Snapshot
+    from omnigraph.engine.operations.cleanup import CleanupReport
     from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
+    from omnigraph.engine.operations.repair import RepairReport
+    from omnigraph.engine.operations.verify import VerifyReport
+    from omnigraph.engine.recovery import Intent
 
 _CODES: tuple[tuple[type[GraphError], str | None], ...] = (
     (PreconditionFailedError, None),
@@ -119,4 +124,33 @@ def snapshot_output(snapshot: Snapshot) -> dict[str, Any]:
             }
             for _, entry in sorted(snapshot.entries.items())
         ],
+    }
+
+
+def repair_output(report: RepairReport, *, uri: str) -> dict[str, Any]:
+    """What a repair saw and did, table by table."""
+    tables = [{**asdict(table), "operations": list(table.operations)} for table in report.tables]
+    return {"uri": uri, "tables": tables, "commit": report.commit_id}
+
+
+def cleanup_output(report: CleanupReport, *, uri: str) -> dict[str, Any]:
+    """What a cleanup removed, table by table."""
+    tables = [{**asdict(table), "forks_removed": list(table.forks_removed)} for table in report.tables]
+    return {"uri": uri, "tables": tables}
+
+
+def verify_output(report: VerifyReport, *, uri: str) -> dict[str, Any]:
+    """What a walk over the whole graph found."""
+    return {"uri": uri, "clean": report.clean, **asdict(report)}
+
+
+def intent_output(intent: Intent) -> dict[str, Any]:
+    """A write in flight or cut short, as far as it concerns people."""
+    return {
+        "operation_id": intent.operation_id,
+        "writer_kind": str(intent.writer_kind),
+        "branch": intent.branch,
+        "actor_id": intent.actor_id,
+        "started_at": intent.started_at,
+        "tables": [effect.table_key for effect in intent.effects],
     }

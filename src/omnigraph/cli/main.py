@@ -30,6 +30,11 @@ VERBS: dict[str, str] = {
     "snapshot": "snapshot",
     "commit": "commit",
     "schema": "schema",
+    "verify": "verify",
+    "optimize": "optimize",
+    "cleanup": "cleanup",
+    "repair": "repair",
+    "recovery": "recovery",
 }
 """Each verb and the module of `omnigraph.cli.commands` that registers it, in the order help lists them."""
 

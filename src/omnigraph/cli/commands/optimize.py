@@ -1,0 +1,40 @@
+"""`omnigraph optimize`: compact tables and complete indexes, as one commit."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.options import Json, Profile, Quiet, Store, Uri
+from omnigraph.cli.session import Session, write_lines
+
+
+def register(application: typer.Typer) -> None:
+    """Add the verb."""
+    application.command("optimize")(optimize)
+
+
+def optimize(
+    uri: Uri = None, as_json: Json = False, quiet: Quiet = False, store: Store = None, profile: Profile = None
+) -> None:
+    """Compact small fragments and build declared indexes; no content changes."""
+    session = Session("optimize", uri=uri, store=store, profile=profile)
+    session.announce(quiet=quiet)
+    with session.open(read_only=False) as graph:
+        report = graph.maintenance.optimize(actor=session.config.actor)
+    rows = [table.to_json() for table in report.tables]
+    if as_json:
+        from omnigraph.cli.output import to_json
+
+        typer.echo(to_json({"uri": session.target.uri, "tables": rows, "commit": report.commit_id}))
+        return
+    for row in rows:
+        done = (
+            f"skipped, {row['skipped']}"
+            if row["skipped"]
+            else f"{row['fragments_removed']} fragments became {row['fragments_added']}"
+            if row["committed"]
+            else "nothing to do"
+        )
+        typer.echo(f"{row['table_key']}: {done}")
+        write_lines(f"  index on {index['column']} waits: {index['reason']}" for index in row["pending_indexes"])
+    typer.echo(f"commit {report.commit_id}" if report.commit_id else "nothing changed, no commit")

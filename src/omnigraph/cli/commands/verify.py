@@ -1,0 +1,34 @@
+"""`omnigraph verify`: walk the whole graph and report every inconsistency."""
+
+from __future__ import annotations
+
+import typer
+
+from omnigraph.cli.exits import FAILURE
+from omnigraph.cli.options import Json, Profile, Store, Uri
+from omnigraph.cli.session import Session, write_lines
+
+
+def register(application: typer.Typer) -> None:
+    """Add the verb."""
+    application.command("verify")(verify)
+
+
+def verify(uri: Uri = None, as_json: Json = False, store: Store = None, profile: Profile = None) -> None:
+    """Check tables, rows, edges, rules and history; changes nothing."""
+    from omnigraph.cli.output import to_json
+    from omnigraph.wire import verify_output
+
+    session = Session("verify", uri=uri, store=store, profile=profile)
+    with session.open(read_only=True) as graph:
+        report = graph.maintenance.verify()
+    body = verify_output(report, uri=session.target.uri)
+    if as_json:
+        typer.echo(to_json(body))
+    else:
+        for word, findings in (("problem", body["problems"]), ("note", body["notes"])):
+            write_lines(f"{word}: {found['code']} {found['subject']}: {found['message']}" for found in findings)
+        counts = ", ".join(f"{body[name]} {name}" for name in ("branches", "tables", "rows", "commits"))
+        typer.echo(f"{'clean' if report.clean else 'NOT clean'}: {counts}")
+    if not report.clean:
+        raise typer.Exit(FAILURE)
