@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import (
     AlreadyExistsError,
     BranchNotFoundError,
+    CancelledWriteError,
     CommitNotFoundError,
     ConflictError,
     ConstraintError,
@@ -57,6 +58,7 @@ _LAZY = {
 __all__ = [
     "AlreadyExistsError",
     "BranchNotFoundError",
+    "CancelledWriteError",
     "CommitNotFoundError",
     "ConflictError",
     "ConstraintError",

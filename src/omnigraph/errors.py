@@ -217,6 +217,12 @@ class DriftError(ConflictError):
     """A table's head is ahead of what the manifest publishes, and this write must not build on it."""
 
 
+class CancelledWriteError(ConflictError):
+    """The caller cancelled the write before it took effect."""
+
+    default_code = "cancelled"
+
+
 class MergeConflictError(ConflictError):
     """Two branches changed the same thing differently; `conflicts` lists all of them."""
 

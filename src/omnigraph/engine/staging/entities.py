@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from omnigraph.catalog.keys import id_from_key
 
-from omnigraph.catalog.model import EdgeType, EntityType, NodeType
+from omnigraph.catalog.arrow import table_schema
+from omnigraph.catalog.keys import id_from_key
+from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.staging.values import PROBLEMS_MAX, Problem, column_type
+
+Entity: TypeAlias = NodeType | EdgeType
 
 RECORD, LINE = "__record", "__line"
 """Columns that say where a row came from; they are dropped before anything is stored."""
@@ -24,17 +28,13 @@ RECORD, LINE = "__record", "__line"
 _CROCKFORD = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
 
 
-def row_schema(entity: EntityType) -> pa.Schema:
+def row_schema(entity: Entity) -> pa.Schema:
     """The columns of a staged row in table order: `id`, an edge's `src` and `dst`, then properties by name."""
-    ends = ["src", "dst"] if isinstance(entity, EdgeType) else []
-    fields = [pa.field(name, pa.string(), nullable=False) for name in ["id", *ends]]
-    for prop in entity.properties.values():
-        fields.append(pa.field(prop.name, column_type(prop.type), nullable=prop.type.nullable))
-    return pa.schema(fields)
+    return table_schema(entity, blobs="stored")
 
 
 def assemble(
-    entity: EntityType,
+    entity: Entity,
     columns: Mapping[str, pa.Array],
     rows: int,
     *,
@@ -67,12 +67,15 @@ def _relaxed(schema: pa.Schema) -> pa.Schema:
 
 
 def _identity(
-    entity: EntityType, columns: Mapping[str, pa.Array], rows: int, supplied: pa.Array | None
+    entity: Entity, columns: Mapping[str, pa.Array], rows: int, supplied: pa.Array | None
 ) -> tuple[pa.Array, list[Problem]]:
     problems: list[Problem] = []
     if supplied is not None and supplied.null_count < rows:
         problems += _at(pc.equal(supplied, ""), f"an explicit id of {entity.name} must not be empty")
     if isinstance(entity, NodeType) and entity.key:
+        if any(columns[name].null_count for name in entity.key):
+            # The missing key values are already reported as required, so which ids the other rows get is moot.
+            return pa.nulls(rows, pa.string()), problems
         derived = id_from_key(entity, {name: columns[name] for name in entity.key})
         if supplied is not None and supplied.null_count < rows:
             differs = pc.not_equal(supplied, derived)

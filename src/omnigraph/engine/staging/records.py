@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import Scalar
-from omnigraph.engine.staging.entities import LINE, RECORD, assemble
+from omnigraph.engine.staging.entities import LINE, RECORD, Entity, assemble
 from omnigraph.engine.staging.strict import LINE_BYTES_MAX, Record, RecordFault, read_record
 from omnigraph.engine.staging.values import finish_json, json_type
 from omnigraph.ids import TableKey
@@ -143,7 +143,7 @@ def _split(data: bytes) -> pa.Array:
 
 def _grouped(
     lines: pa.Array, catalog: Catalog
-) -> tuple[list[tuple[EntityType, _ROW_GROUP]], _ROW_GROUP, npt.NDArray[np.bool_]]:
+) -> tuple[list[tuple[Entity, _ROW_GROUP]], _ROW_GROUP, npt.NDArray[np.bool_]]:
     """Rows by the type their first member names; the rows that need the exact reader; which lines are blank."""
     blank = np.zeros(len(lines), dtype=np.bool_)
     everything = np.arange(len(lines), dtype=np.int64)
@@ -154,18 +154,19 @@ def _grouped(
         blank[:] = [not line.strip() for line in lines.to_pylist()]
         return [], everything[~blank], blank
     heads = pc.extract_regex(texts, _HEAD)
-    named = pc.binary_join_element_wise(pc.struct_field(heads, "word"), pc.struct_field(heads, "name"), ":")
+    colon = pa.scalar(":", pa.large_string())
+    named = pc.binary_join_element_wise(pc.struct_field(heads, "word"), pc.struct_field(heads, "name"), colon)
     encoded = pc.if_else(pc.is_valid(heads), named, pa.scalar(None, named.type)).dictionary_encode()
     codes = np.asarray(pc.fill_null(encoded.indices, -1), dtype=np.int64)
     rest = [everything[codes < 0]]
     for row in rest[0]:
         blank[row] = not lines[int(row)].as_py().strip()
     rest[0] = rest[0][~blank[rest[0]]]
-    groups: list[tuple[EntityType, _ROW_GROUP]] = []
+    groups: list[tuple[Entity, _ROW_GROUP]] = []
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         word, _, type_name = name.partition(":")
         rows = everything[codes == code]
-        entity: EntityType | None
+        entity: Entity | None
         entity = catalog.nodes.get(type_name) if word == "type" else catalog.edges_by_lower_name.get(type_name.lower())
         if entity is None:
             rest.append(rows)
@@ -174,7 +175,7 @@ def _grouped(
     return groups, np.concatenate(rest), blank
 
 
-def _parse_group(lines: pa.Array, rows: _ROW_GROUP, entity: EntityType) -> pa.Table | None:
+def _parse_group(lines: pa.Array, rows: _ROW_GROUP, entity: Entity) -> pa.Table | None:
     """The parsed members of the lines of one type, or None when only the exact reader can tell what they hold."""
     chosen = lines if len(rows) == len(lines) else lines.take(pa.array(rows))
     schema = _group_schema(entity, chosen[0].as_py())
@@ -208,7 +209,7 @@ def _joined(lines: pa.Array) -> pa.Buffer:
     return lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def _group_schema(entity: EntityType, sample: bytes) -> pa.Schema:
+def _group_schema(entity: Entity, sample: bytes) -> pa.Schema:
     """What Arrow may meet in the lines of a type; the first line tells whether dates are written as numbers."""
     try:
         first = json.loads(sample).get("data", {})
@@ -228,7 +229,7 @@ def _group_schema(entity: EntityType, sample: bytes) -> pa.Schema:
     return pa.schema([pa.field("type", pa.string()), data])
 
 
-def _collect(result: ReadLines, entity: EntityType, parsed: pa.Table, records: _ROW_GROUP, numbers: _ROW_GROUP) -> None:
+def _collect(result: ReadLines, entity: Entity, parsed: pa.Table, records: _ROW_GROUP, numbers: _ROW_GROUP) -> None:
     data = parsed["data"].combine_chunks()
     columns = {name: pc.struct_field(data, name) for name in entity.properties}
     ends = None
@@ -239,7 +240,7 @@ def _collect(result: ReadLines, entity: EntityType, parsed: pa.Table, records: _
 
 def _finish(
     result: ReadLines,
-    entity: EntityType,
+    entity: Entity,
     raw: Mapping[str, pa.Array],
     ids: pa.Array,
     ends: tuple[pa.Array, pa.Array] | None,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar
+from omnigraph.engine.staging.entities import Entity
 from omnigraph.engine.staging.temporal import DAY_MAX, DAY_MIN, MILLIS_MAX, MILLIS_MIN
 from omnigraph.engine.staging.values import out_of_range
 
@@ -34,7 +35,7 @@ class RecordFault(Exception):  # never leaves this package: it becomes a numbere
 class Record:
     """One accepted record; `data` holds values of the kind JSON has, dates as text."""
 
-    entity: EntityType
+    entity: Entity
     id: str | None
     source: str | None = None
     target: str | None = None
@@ -112,7 +113,7 @@ def _no_constant(text: str) -> NoReturn:
     raise RecordFault(f"not JSON: {text} is not a number")
 
 
-def _entity(name: object, word: str, catalog: Catalog) -> EntityType:
+def _entity(name: object, word: str, catalog: Catalog) -> Entity:
     if not isinstance(name, str):
         raise RecordFault(f"'{word}' must be a string, not {_kind_of(name)}")
     if word == "type":
@@ -133,7 +134,7 @@ def _end(shape: Mapping[str, Any], word: str, edge: EdgeType) -> str:
     return _text(value, f"'{word}'")
 
 
-def _explicit_id(data: Mapping[str, Any], entity: EntityType) -> str | None:
+def _explicit_id(data: Mapping[str, Any], entity: Entity) -> str | None:
     if "id" not in data:
         return None
     if data["id"] is None or data["id"] == "":
@@ -141,7 +142,7 @@ def _explicit_id(data: Mapping[str, Any], entity: EntityType) -> str | None:
     return _text(data["id"], f"{entity.name}.id")
 
 
-def _values(data: Mapping[str, Any], entity: EntityType) -> dict[str, Any]:
+def _values(data: Mapping[str, Any], entity: Entity) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in data.items():
         if name == "id":
@@ -154,7 +155,7 @@ def _values(data: Mapping[str, Any], entity: EntityType) -> dict[str, Any]:
     return values
 
 
-def _unknown_field(name: str, entity: EntityType) -> str:
+def _unknown_field(name: str, entity: Entity) -> str:
     if name in RESERVED_FIELDS:
         return f"'{name}' is a reserved name and cannot be loaded"
     if name in ("src", "dst") and isinstance(entity, EdgeType):

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.staging import wording
 from omnigraph.engine.staging.checks import Violation, check_rows
-from omnigraph.engine.staging.entities import LINE, RECORD
+from omnigraph.engine.staging.entities import LINE, RECORD, Entity
 from omnigraph.errors import ConstraintError, KeyConflictError
 from omnigraph.ids import TableKey, node_key
 
@@ -45,17 +45,15 @@ class CommittedView(Protocol):
 class TableChange:
     """What a write does to one table.
 
-    `rows` are final images. `replaces_table` means that nothing committed survives; `must_be_new` that a committed
-    entity of the same id is a conflict; `input_is_final` that two rows of one key are a mistake of the input and not
-    two statements of which the last counts. `removed` are committed ids that go away without a new image, and
-    `removed_sources` the sources of removed or replaced edges.
+    `rows` are final images, one per id. `replaces_table` means that nothing committed survives. `taken` marks the rows
+    whose id a committed entity has although it must be new; None where that is allowed. `removed` are committed ids
+    that go away without a new image, and `removed_sources` the sources of removed or replaced edges.
     """
 
-    entity: NodeType | EdgeType
+    entity: Entity
     rows: pa.Table
     replaces_table: bool = False
-    must_be_new: bool = False
-    ids_are_fresh: bool = False
+    taken: npt.NDArray[np.bool_] | None = None
     removed: pa.Array = field(default_factory=lambda: NO_IDS)
     removed_sources: pa.Array = field(default_factory=lambda: NO_IDS)
 
@@ -83,7 +81,7 @@ def validate(catalog: Catalog, changes: ChangeSet, view: CommittedView) -> None:
     _raise_first([found for change in ordered for found in checker.cardinality(change)])
 
 
-def check_duplicate_ids(entity: EntityType, rows: pa.Table, *, keep_last: bool) -> None:
+def check_duplicate_ids(entity: Entity, rows: pa.Table, *, keep_last: bool) -> None:
     """Refuse input that names one id twice, where the last one does not count.
 
     Raises:
@@ -101,7 +99,7 @@ def check_duplicate_ids(entity: EntityType, rows: pa.Table, *, keep_last: bool) 
         )
 
 
-def check_unique_input(entity: EntityType, rows: pa.Table) -> None:
+def check_unique_input(entity: Entity, rows: pa.Table) -> None:
     """Refuse input in which two records share a `@unique` tuple, even if one of them would replace the other.
 
     Raises:
@@ -147,21 +145,13 @@ class _Checker:
     def uniqueness(self, change: TableChange) -> list[_Found]:
         if not change.rows.num_rows:
             return []
-        if change.must_be_new and not change.replaces_table and not change.ids_are_fresh:
-            self._require_new(change)
+        _require_new(change)
         found: list[_Found] = []
         for group in _unique_groups(change.entity):
             found += _repeats_of(change.entity, group, change.rows)
             if not change.replaces_table:
                 found += self._taken(change, group)
         return found
-
-    def _require_new(self, change: TableChange) -> None:
-        taken = np.asarray(self.view.contains(change.entity.table_key, change.ids))
-        if taken.any():
-            row = int(np.argmax(taken))
-            place = _Found.at(change.rows, row, "").message.removesuffix(": ")
-            raise KeyConflictError(table_key=change.entity.table_key, entity_id=change.ids[row].as_py(), detail=place)
 
     def _taken(self, change: TableChange, group: tuple[str, ...]) -> list[_Found]:
         """Rows whose tuple a different entity holds that stays as it is."""
@@ -282,6 +272,13 @@ class _Checker:
         return sources.filter(pc.invert(pc.is_in(sources, value_set=change.removed)))
 
 
+def _require_new(change: TableChange) -> None:
+    if change.taken is not None and change.taken.any():
+        row = int(np.argmax(change.taken))
+        place = _Found.at(change.rows, row, "").message.removesuffix(": ")
+        raise KeyConflictError(table_key=change.entity.table_key, entity_id=change.ids[row].as_py(), detail=place)
+
+
 # --- small set operations --------------------------------------------------------------------------------------------
 
 
@@ -303,7 +300,7 @@ def _joined_ids(*parts: pa.Array) -> pa.Array:
     return pa.concat_arrays([part.cast(pa.string()) for part in parts])
 
 
-def _unique_groups(entity: EntityType) -> list[tuple[str, ...]]:
+def _unique_groups(entity: Entity) -> list[tuple[str, ...]]:
     key = entity.key if isinstance(entity, NodeType) else ()
     return [group for group in entity.unique if tuple(sorted(group)) != tuple(sorted(key))]
 
@@ -320,7 +317,7 @@ def _complete(rows: pa.Table, group: tuple[str, ...]) -> pa.ChunkedArray:
     return mask
 
 
-def _repeats_of(entity: EntityType, group: tuple[str, ...], rows: pa.Table) -> list[_Found]:
+def _repeats_of(entity: Entity, group: tuple[str, ...], rows: pa.Table) -> list[_Found]:
     """Rows whose complete tuple an earlier row has."""
     complete = np.flatnonzero(np.asarray(_complete(rows, group)))
     if len(complete) < 2:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import BLOB_STORAGE, arrow_type
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.staging import temporal
 from omnigraph.engine.staging.temporal import Mask
@@ -24,29 +25,9 @@ from omnigraph.engine.staging.temporal import Mask
 PROBLEMS_MAX = 100
 """Problems reported per column and batch; more of them would help nobody."""
 
-BLOB_STRUCT = pa.struct(
-    [
-        pa.field("data", pa.large_binary()),
-        pa.field("uri", pa.string()),
-        pa.field("position", pa.uint64()),
-        pa.field("size", pa.uint64()),
-    ]
-)
+BLOB_STRUCT = BLOB_STORAGE
 """A blob before it is stored: inline bytes or a reference, never both; null is no blob."""
 
-_PLAIN: dict[Scalar, pa.DataType] = {
-    Scalar.STRING: pa.string(),
-    Scalar.BOOL: pa.bool_(),
-    Scalar.I32: pa.int32(),
-    Scalar.I64: pa.int64(),
-    Scalar.U32: pa.uint32(),
-    Scalar.U64: pa.uint64(),
-    Scalar.F32: pa.float32(),
-    Scalar.F64: pa.float64(),
-    Scalar.DATE: pa.date32(),
-    Scalar.DATETIME: pa.date64(),
-    Scalar.BLOB: BLOB_STRUCT,
-}
 _BASE64 = "base64:"
 
 
@@ -63,10 +44,7 @@ Finished = tuple[pa.Array, list[Problem]]
 
 def column_type(kind: PropertyType) -> pa.DataType:
     """The type a property's column has while it is staged; blobs are `BLOB_STRUCT` until storage encodes them."""
-    if kind.scalar is Scalar.VECTOR:
-        return pa.list_(pa.field("item", pa.float32(), nullable=True), kind.dimension)
-    item = _PLAIN[kind.scalar]
-    return pa.list_(pa.field("item", item, nullable=True)) if kind.is_list else item
+    return BLOB_STRUCT if kind.scalar is Scalar.BLOB else arrow_type(kind)
 
 
 def json_type(kind: PropertyType, *, dates_as_numbers: bool = False) -> pa.DataType:
@@ -80,7 +58,7 @@ def json_type(kind: PropertyType, *, dates_as_numbers: bool = False) -> pa.DataT
     elif kind.scalar is Scalar.BLOB:
         item = pa.string()
     else:
-        item = _PLAIN[kind.scalar]
+        item = arrow_type(PropertyType(kind.scalar))
     return pa.list_(item) if kind.is_list else item
 
 
@@ -276,7 +254,7 @@ def _arrow_kind(raw: pa.Array, kind: PropertyType) -> Finished:
 
 def _narrowed(raw: pa.Array, scalar: Scalar) -> Finished:
     low, high = INTEGER_RANGES[scalar]
-    target = _PLAIN[scalar]
+    target = arrow_type(PropertyType(scalar))
     try:
         return raw.cast(target), []
     except pa.ArrowInvalid:

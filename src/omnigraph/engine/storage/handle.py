@@ -15,6 +15,7 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from lance.fragment import RowIdSequence
 
 from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import is_local
@@ -230,6 +231,26 @@ class TableHandle:
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
         return found.take(pa.array(back))
+
+    def row_ids(self, addresses: Addresses) -> Addresses:
+        """The stable row ids of addressed rows, in the order asked for."""
+        found = np.empty(len(addresses), dtype=np.uint64)
+        owners = (addresses >> np.uint64(32)).astype(np.int64)
+        offsets = (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        with translated(f"reading {self.path}"):
+            for owner in np.unique(owners).tolist():
+                mine = owners == owner
+                found[mine] = self._fragment_row_ids(owner)[offsets[mine]]
+        return found
+
+    def _fragment_row_ids(self, fragment_id: int) -> Addresses:
+        """The row ids of a whole fragment, deleted rows included."""
+        memo = self.memo.setdefault("row_ids", {})
+        if fragment_id not in memo:
+            meta = self._dataset.get_fragment(fragment_id).metadata.row_id_meta
+            memo[fragment_id] = RowIdSequence.from_inline_metadata(meta).to_pyarrow().to_numpy().astype(np.uint64)
+        ids: Addresses = memo[fragment_id]
+        return ids
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """The indexes of this version."""

@@ -1,0 +1,83 @@
+"""What writes report back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.ids import CommitId
+
+
+@dataclass(frozen=True)
+class MutationResult:
+    """What a mutation did; `commit_id` is None when nothing was affected and so nothing was committed."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None = None
+    commit_id: CommitId | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form that every surface shows."""
+        return {
+            "branch": self.branch,
+            "query_name": self.query_name,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.actor_id,
+        }
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What a load did: records per type, the engine that ran it and the seconds each phase took.
+
+    `commit_id` is None when the input was empty. `reason` says why the engine was chosen.
+    """
+
+    branch: str
+    mode: str
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    edges: Mapping[str, int] = field(default_factory=dict)
+    commit_id: CommitId | None = None
+    actor_id: str | None = None
+    engine: str = "local"
+    reason: str = ""
+    seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    base_branch: str | None = None
+    branch_created: bool = False
+
+    @property
+    def nodes_loaded(self) -> int:
+        """Node records loaded, over all types."""
+        return sum(self.nodes.values())
+
+    @property
+    def edges_loaded(self) -> int:
+        """Edge records loaded, over all types."""
+        return sum(self.edges.values())
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Records per table, sorted by table key."""
+        counts = {f"node:{name}": count for name, count in self.nodes.items()}
+        counts.update({f"edge:{name}": count for name, count in self.edges.items()})
+        return [{"table_key": key, "rows_loaded": counts[key]} for key in sorted(counts)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form the command line shows."""
+        body: dict[str, Any] = {
+            "branch": self.branch,
+            "branch_created": self.branch_created,
+            "mode": self.mode,
+            "nodes_loaded": self.nodes_loaded,
+            "edges_loaded": self.edges_loaded,
+            "node_types_loaded": len(self.nodes),
+            "edge_types_loaded": len(self.edges),
+        }
+        if self.base_branch is not None:
+            body["base_branch"] = self.base_branch
+        return body

@@ -1,0 +1,168 @@
+"""Columns of committed fragments, kept in memory and searched by value.
+
+A data file never changes, so a column read from it once stays right for ever and for every version that has the file;
+what changes with a version is only which of its rows are deleted, and that is asked for separately. The first search
+of a column compares every value; a column that is searched again gets a sorted index of hashes, after which a search
+costs microseconds whatever the size of the table.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+
+CACHE_BYTES = 512 * 1024 * 1024
+INDEX_FROM_SEARCH = 2
+"""The search, counted from 1, that builds the index: one-off searches do not pay for it."""
+SMALL_ROWS = 4_096
+_HASH_ROWS = 131_072
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+Offsets = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass
+class CachedColumn:
+    """One column of one fragment, every physical row of it."""
+
+    values: pa.Array
+    searches: int = 0
+    sorted_hashes: Hashes | None = None
+    order: npt.NDArray[np.uint32] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, index included."""
+        index = 0 if self.sorted_hashes is None else 12 * len(self.values)
+        return int(self.values.nbytes) + index
+
+    def find(self, wanted: pa.Array) -> Offsets:
+        """Offsets of the rows whose value is among `wanted`, ascending; nulls are never found."""
+        rows = len(self.values)
+        if rows <= SMALL_ROWS or len(wanted) * 16 > rows:
+            return self._compare(wanted)
+        with self.lock:
+            self.searches += 1
+            if self.sorted_hashes is None and self.searches >= INDEX_FROM_SEARCH:
+                hashes = hash_values(self.values)
+                order = np.argsort(hashes, kind="stable")
+                self.sorted_hashes, self.order = hashes[order], order.astype(np.uint32)
+        if self.sorted_hashes is None or self.order is None:
+            return self._compare(wanted)
+        sought = hash_values(wanted)
+        left = np.searchsorted(self.sorted_hashes, sought, side="left")
+        right = np.searchsorted(self.sorted_hashes, sought, side="right")
+        if (left == right).all():
+            return np.empty(0, dtype=np.int64)
+        spans = [self.order[start:end] for start, end in zip(left.tolist(), right.tolist(), strict=True) if end > start]
+        candidates = np.unique(np.concatenate(spans)).astype(np.int64)
+        same = pc.is_in(self.values.take(pa.array(candidates)), value_set=wanted, skip_nulls=True)
+        kept: Offsets = candidates[np.asarray(same)]
+        return kept
+
+    def _compare(self, wanted: pa.Array) -> Offsets:
+        hits = pc.is_in(self.values, value_set=wanted, skip_nulls=True)
+        return np.flatnonzero(np.asarray(hits)).astype(np.int64)
+
+
+class ColumnCache:
+    """The columns this process keeps, bounded by bytes; shared by all graphs, because file names never repeat."""
+
+    _shared: ClassVar[ColumnCache | None] = None
+    _shared_lock = threading.Lock()
+
+    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._columns: OrderedDict[tuple[tuple[str, ...], int], CachedColumn] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def shared(cls) -> ColumnCache:
+        """The cache of this process."""
+        with cls._shared_lock:
+            if cls._shared is None:
+                cls._shared = cls()
+            return cls._shared
+
+    def holds(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> bool:
+        """True when reading the column costs nothing."""
+        return (fragment.files, handle.field_ids[column]) in self._columns
+
+    def column(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> CachedColumn:
+        """The column of a fragment, read if need be."""
+        key = (fragment.files, handle.field_ids[column])
+        with self._lock:
+            found = self._columns.get(key)
+            if found is not None:
+                self._columns.move_to_end(key)
+                return found
+        values = handle.read_fragment_columns(fragment, [column]).column(column).combine_chunks()
+        return self.keep(fragment, handle.field_ids[column], values)
+
+    def keep(self, fragment: FragmentInfo, field_id: int, values: pa.Array) -> CachedColumn:
+        """Remember a column, dropping the least recently used ones beyond the bound."""
+        with self._lock:
+            kept = self._columns.setdefault((fragment.files, field_id), CachedColumn(values))
+            total = sum(column.bytes for column in self._columns.values())
+            while total > self._bytes_max and len(self._columns) > 1:
+                total -= self._columns.popitem(last=False)[1].bytes
+            return kept
+
+
+def hash_values(values: pa.Array) -> Hashes:
+    """A 64-bit hash per value, the same in every process; equal values have equal hashes, others nearly never."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        parts = [
+            _hash_texts(values.slice(start, _HASH_ROWS).cast(pa.large_string()))
+            for start in range(0, max(len(values), 1), _HASH_ROWS)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    filled = pc.fill_null(values, pa.scalar(0, pa.int64()).cast(values.type)) if values.null_count else values
+    if pa.types.is_boolean(values.type):
+        filled = filled.cast(pa.uint8())
+    plain = filled.to_numpy(zero_copy_only=False)
+    if plain.dtype.kind == "f":
+        plain = (plain + 0.0).astype(np.float64).view(np.uint64)
+    elif plain.dtype.kind == "M":
+        plain = plain.view(np.int64) if plain.dtype.itemsize == 8 else plain.astype(np.int64)
+    return _mixed(plain.astype(np.int64, copy=False).view(np.uint64))
+
+
+def _hash_texts(texts: pa.Array) -> Hashes:
+    """A polynomial over the bytes of each text, computed for all texts at once."""
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    lengths = np.diff(offsets)
+    first, last = int(offsets[0]) if len(offsets) else 0, int(offsets[-1]) if len(offsets) else 0
+    data = texts.buffers()[2]
+    if last == first or data is None:
+        return _mixed(lengths.astype(np.uint64))
+    content = np.frombuffer(data, dtype=np.uint8)[first:last].astype(np.uint64) + np.uint64(1)
+    places = np.arange(last - first) - np.repeat(offsets[:-1] - first, lengths)
+    content *= _powers(int(lengths.max()))[places]
+    sums = np.zeros(len(lengths), dtype=np.uint64)
+    filled = lengths > 0
+    sums[filled] = np.add.reduceat(content, (offsets[:-1] - first)[filled])
+    return _mixed(sums ^ lengths.astype(np.uint64))
+
+
+def _powers(count: int) -> Hashes:
+    factors = np.full(count, _MULTIPLIER, dtype=np.uint64)
+    factors[0] = 1
+    return np.multiply.accumulate(factors)
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    mixed = hashes ^ (hashes >> np.uint64(32))
+    mixed = mixed * np.uint64(0xD6E8FEB86659FD93)
+    return np.asarray(mixed ^ (mixed >> np.uint64(32)), dtype=np.uint64)

@@ -1,0 +1,192 @@
+"""What a write has changed so far, before anything is stored.
+
+`PendingTable` gathers the rows of one table: new images in the order they were written, and the committed rows that go
+away. Several images of one id count as the last one. Each image knows whether a committed row is known to lie under it,
+known not to, or still has to be looked up, so that nothing is looked up twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.staging.committed import SnapshotView
+from omnigraph.engine.staging.entities import LINE, RECORD, Entity
+from omnigraph.engine.staging.validate import NO_IDS, TableChange, repeated_rows
+from omnigraph.engine.storage.handle import Addresses
+from omnigraph.errors import InternalError
+
+Marks: TypeAlias = npt.NDArray[np.uint8]
+NO_ADDRESSES: Addresses = np.empty(0, dtype=np.uint64)
+
+
+class WriteKind(IntEnum):
+    """What is done to a table, from the most lenient to the strictest.
+
+    The strict kinds depend on what they read: they are refused, not repeated, when the table changed meanwhile.
+    """
+
+    INSERT = 0
+    MERGE = 1
+    UPDATE = 2
+    DELETE = 3
+    REPLACE = 4
+
+    @property
+    def is_strict(self) -> bool:
+        """True when a concurrent change of the table makes this write fail."""
+        return self >= WriteKind.UPDATE
+
+
+class Under(IntEnum):
+    """What is known of the committed row under an image."""
+
+    UNKNOWN = 0
+    NOTHING = 1
+    A_ROW = 2
+
+
+@dataclass
+class _Images:
+    """A run of images with what is known of the rows under them."""
+
+    rows: pa.Table
+    under: Marks
+    addresses: Addresses
+
+
+@dataclass
+class Resolved:
+    """The final images of a table, told apart: rows that are new, and rows that supersede a committed one."""
+
+    rows: pa.Table
+    supersedes: npt.NDArray[np.bool_]
+    addresses: Addresses
+    removed_addresses: Addresses
+
+    def new_rows(self) -> pa.Table:
+        """The images without a committed row under them."""
+        return self.rows if not self.supersedes.any() else self.rows.filter(pa.array(~self.supersedes))
+
+    def updated_rows(self) -> pa.Table:
+        """The images that supersede a committed row, in the order of `updated_addresses`."""
+        return self.rows.slice(0, 0) if not self.supersedes.any() else self.rows.filter(pa.array(self.supersedes))
+
+    def updated_addresses(self) -> Addresses:
+        """The addresses of the superseded rows."""
+        chosen: Addresses = self.addresses[self.supersedes]
+        return chosen
+
+
+@dataclass
+class PendingTable:
+    """Everything one write does to one table."""
+
+    entity: Entity
+    kind: WriteKind
+    must_be_new: bool = False
+    replaces_table: bool = False
+    removed_ids: list[pa.Array] = field(default_factory=list)
+    removed_sources: list[pa.Array] = field(default_factory=list)
+    removed_addresses: list[Addresses] = field(default_factory=list)
+    _images: list[_Images] = field(default_factory=list)
+
+    def add(self, rows: pa.Table, under: Under | Marks, addresses: Addresses | None = None) -> None:
+        """Add images, with what is known of the row under all or each of them; `addresses` belong to `Under.A_ROW`."""
+        if self._images and rows.schema.names != self._images[0].rows.schema.names:
+            raise InternalError(f"rows of {self.entity.name} have columns {rows.schema.names}")
+        marks = np.full(rows.num_rows, under, dtype=np.uint8) if isinstance(under, Under) else under
+        places = np.zeros(rows.num_rows, dtype=np.uint64) if addresses is None else addresses
+        self._images.append(_Images(rows, marks, places))
+
+    def remove(self, ids: pa.Array, addresses: Addresses, sources: pa.Array | None = None) -> None:
+        """Remove committed rows; `sources` are those of removed edges."""
+        self.removed_ids.append(ids)
+        self.removed_addresses.append(addresses)
+        if sources is not None:
+            self.removed_sources.append(sources)
+
+    @property
+    def gone(self) -> pa.Array:
+        """Ids of committed rows this write removes."""
+        return pa.concat_arrays(self.removed_ids) if self.removed_ids else NO_IDS
+
+    @property
+    def is_empty(self) -> bool:
+        """True when the write leaves the table as it is."""
+        return not self.replaces_table and not any(i.rows.num_rows for i in self._images) and not len(self.gone)
+
+    def final_images(self, empty: pa.Schema) -> tuple[pa.Table, Marks, Addresses]:
+        """The last image of every id, in the order first written, and what is known of the rows under them."""
+        if not self._images:
+            return empty.empty_table(), np.empty(0, dtype=np.uint8), NO_ADDRESSES
+        if len(self._images) == 1:
+            only = self._images[0]
+            rows, under, addresses = only.rows, only.under, only.addresses
+        else:
+            rows = pa.concat_tables([images.rows for images in self._images])
+            under = np.concatenate([images.under for images in self._images])
+            addresses = np.concatenate([images.addresses for images in self._images])
+        if rows.num_rows > 1:
+            ids = rows.column("id").combine_chunks()
+            superseded = len(ids) - 1 - repeated_rows(ids[::-1])
+            if len(superseded):
+                keep = np.ones(len(ids), dtype=np.bool_)
+                keep[superseded] = False
+                rows, under, addresses = rows.filter(pa.array(keep)), under[keep], addresses[keep]
+        return rows, under, addresses
+
+    def resolve(self, view: SnapshotView, schema: pa.Schema) -> tuple[Resolved, TableChange]:
+        """Look up what is still unknown, and describe the change for the validator and for storage."""
+        rows, under, addresses = self.final_images(schema)
+        if self.replaces_table:
+            under = np.full(rows.num_rows, Under.NOTHING, dtype=np.uint8)
+        unknown = np.flatnonzero(under == Under.UNKNOWN)
+        if len(unknown):
+            ids = rows.column("id").combine_chunks()
+            sought = ids if len(unknown) == len(ids) else ids.take(pa.array(unknown))
+            located, found = view.locate(self.entity.table_key, sought)
+            under, addresses = under.copy(), addresses.copy()
+            under[unknown] = np.where(found, Under.A_ROW, Under.NOTHING)
+            addresses[unknown] = located
+        supersedes = under == Under.A_ROW
+        removed = np.concatenate(self.removed_addresses) if self.removed_addresses else NO_ADDRESSES
+        change = TableChange(
+            self.entity,
+            rows,
+            replaces_table=self.replaces_table,
+            taken=supersedes if self.must_be_new else None,
+            removed=self.gone,
+            removed_sources=self._lost_sources(view, rows, supersedes),
+        )
+        return Resolved(_stored(rows), supersedes, addresses, removed), change
+
+    def _lost_sources(self, view: SnapshotView, rows: pa.Table, supersedes: npt.NDArray[np.bool_]) -> pa.Array:
+        """Sources of edges that go away or may move to another source."""
+        parts = list(self.removed_sources)
+        if "src" in rows.column_names and supersedes.any() and not self._unbounded():
+            ids = rows.column("id").combine_chunks().filter(pa.array(supersedes))
+            before = view.rows_where_in(self.entity.table_key, "id", ids, ["id", "src"])
+            parts.append(before.column("src").combine_chunks())
+        return pa.concat_arrays(parts) if parts else NO_IDS
+
+    def _unbounded(self) -> bool:
+        cardinality = getattr(self.entity, "cardinality", None)
+        return cardinality is None or bool(cardinality.is_default)
+
+
+def _stored(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([name for name in (RECORD, LINE) if name in rows.column_names])
+
+
+def is_among(ids: pa.ChunkedArray | pa.Array, sought: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether each id is one of those sought."""
+    if not len(sought):
+        return np.zeros(len(ids), dtype=np.bool_)
+    return np.asarray(pc.is_in(ids, value_set=sought), dtype=np.bool_)

@@ -1,0 +1,197 @@
+"""One attempt to change the graph: everything a write reads and changes, on one snapshot.
+
+A `Transaction` gathers changes (`insert`, `upsert`, `update`, `remove`, `replace`) with read-your-writes, is validated
+once over their final state, and stages exactly one change per table. Nothing here is visible to anybody; `commit`
+makes it so, and `writer` repeats the whole attempt on a newer snapshot when that is allowed. Mutations, loads, Spark
+jobs and maintenance all write through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.recovery.intent import WriterKind
+from omnigraph.engine.staging.cancellation import Cancellation
+from omnigraph.engine.staging.committed import SnapshotView
+from omnigraph.engine.staging.entities import Entity, row_schema
+from omnigraph.engine.staging.rows import Marks, PendingTable, Resolved, Under, WriteKind
+from omnigraph.engine.staging.validate import ChangeSet, TableChange, validate
+from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.staged import StagedWrite, stage_changes, stage_overwrite
+from omnigraph.errors import InternalError
+from omnigraph.ids import CommitId, TableKey, stored_branch
+
+Stage = Callable[[TableHandle], StagedWrite | None]
+"""Stages one table's change on the version it is given."""
+
+
+@dataclass(frozen=True)
+class WriteRequest:
+    """Who wants to write where, and under which conditions."""
+
+    branch: str
+    kind: WriterKind
+    actor: str | None = None
+    if_commit: CommitId | None = None
+    merged_parent: CommitId | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+
+@dataclass
+class TableWrite:
+    """The one change of one table, ready to be staged and committed."""
+
+    table_key: TableKey
+    entry: TableEntry
+    kind: WriteKind
+    stage: Stage
+    forks: bool = False
+    base: TableHandle | None = None
+    staged: StagedWrite | None = None
+    rows: Resolved | None = None
+
+
+class Transaction:
+    """Changes on top of one snapshot; used by one thread, once."""
+
+    def __init__(self, catalog: Catalog, snapshot: Snapshot, request: WriteRequest) -> None:
+        self.catalog, self.snapshot, self.request = catalog, snapshot, request
+        self.view = SnapshotView(snapshot)
+        self._tables: dict[TableKey, PendingTable] = {}
+        self._direct: dict[TableKey, TableWrite] = {}
+        self.writes: dict[TableKey, TableWrite] = {}
+
+    # --- gathering -------------------------------------------------------------------------------------------------
+
+    def table(self, entity: Entity, kind: WriteKind) -> PendingTable:
+        """The pending changes of a table; its kind is the strictest one asked for."""
+        pending = self._tables.get(entity.table_key)
+        if pending is None:
+            pending = self._tables[entity.table_key] = PendingTable(entity, kind)
+        pending.kind = max(pending.kind, kind)
+        return pending
+
+    def pending(self, table_key: TableKey) -> PendingTable | None:
+        """What this write has changed in a table so far."""
+        return self._tables.get(table_key)
+
+    def insert(self, entity: Entity, rows: pa.Table, *, ids_are_fresh: bool) -> None:
+        """Add entities that must be new; freshly minted ids need no proof."""
+        pending = self.table(entity, WriteKind.INSERT)
+        pending.must_be_new = pending.must_be_new or not ids_are_fresh
+        pending.add(rows, Under.NOTHING if ids_are_fresh else Under.UNKNOWN)
+
+    def upsert(self, entity: Entity, rows: pa.Table) -> None:
+        """Add entities, replacing those that have the same id."""
+        self.table(entity, WriteKind.MERGE).add(rows, Under.UNKNOWN)
+
+    def update(self, entity: Entity, rows: pa.Table, under: Under | Marks, addresses: Addresses | None = None) -> None:
+        """Replace entities that were selected in this transaction."""
+        self.table(entity, WriteKind.UPDATE).add(rows, under, addresses)
+
+    def remove(self, entity: Entity, ids: pa.Array, addresses: Addresses, sources: pa.Array | None = None) -> None:
+        """Remove committed entities that were selected in this transaction."""
+        self.table(entity, WriteKind.DELETE).remove(ids, addresses, sources)
+
+    def replace(self, entity: Entity, rows: pa.Table) -> None:
+        """Make these rows the whole content of the table."""
+        pending = self.table(entity, WriteKind.REPLACE)
+        pending.replaces_table = True
+        pending.add(rows, Under.NOTHING)
+
+    def stage_with(self, table_key: TableKey, kind: WriteKind, stage: Stage) -> None:
+        """Let `stage` describe the change of a table that this transaction does not hold row by row."""
+        if table_key in self._direct or table_key in self._tables:
+            raise InternalError(f"'{table_key}' is already changed by this write")
+        self._direct[table_key] = self._table_write(table_key, kind, stage)
+
+    def depend_on(self, table_keys: Iterable[TableKey]) -> None:
+        """The write is only valid while these tables stay as they are in the snapshot."""
+        self.view.read.update(table_keys)
+
+    # --- judging and staging ---------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Check the final state of everything gathered, and settle what each table's change is.
+
+        Raises:
+            ConstraintError: a rule of the schema would be broken.
+            KeyConflictError: an id that must be new is taken.
+        """
+        changes: dict[TableKey, TableChange] = {}
+        for key in sorted(self._tables):
+            pending = self._tables[key]
+            if pending.is_empty:
+                continue
+            rows, change = pending.resolve(self.view, row_schema(pending.entity))
+            changes[key] = change
+            write = self._table_write(key, pending.kind, _stage_rows(pending, rows))
+            write.rows = rows
+            self.writes[key] = write
+        self.writes.update(self._direct)
+        self._check(changes)
+
+    def _check(self, changes: ChangeSet) -> None:
+        if changes:
+            validate(self.catalog, changes, self.view)
+
+    def stage(self) -> None:
+        """Write the files of every change whose table can be written yet; tables to be forked are staged later."""
+        for key in sorted(self.writes):
+            write = self.writes[key]
+            if not write.forks:
+                self.request.cancellation.check()
+                self.stage_table(write, self.snapshot.open(key))
+        for key in [key for key, write in self.writes.items() if write.staged is None and not write.forks]:
+            del self.writes[key]
+
+    def stage_table(self, write: TableWrite, base: TableHandle) -> None:
+        """Stage one change on `base`, which has the content of the snapshot's version."""
+        write.base, write.staged = base, write.stage(base)
+
+    def _table_write(self, table_key: TableKey, kind: WriteKind, stage: Stage) -> TableWrite:
+        entry = self.snapshot.entry(table_key)
+        return TableWrite(table_key, entry, kind, stage, forks=entry.branch != stored_branch(self.request.branch))
+
+    # --- expectations ----------------------------------------------------------------------------------------------
+
+    @property
+    def expected(self) -> dict[TableKey, int]:
+        """The version of every table written or read, as the write saw it."""
+        return {key: self.snapshot.entry(key).version for key in sorted({*self.writes, *self.view.read})}
+
+    @property
+    def read_set(self) -> dict[TableKey, int]:
+        """The versions of the tables that were only read."""
+        return {key: version for key, version in self.expected.items() if key not in self.writes}
+
+    @property
+    def strict_tables(self) -> list[TableKey]:
+        """The tables whose concurrent change refuses this write."""
+        return [key for key, write in sorted(self.writes.items()) if write.kind.is_strict]
+
+
+def _stage_rows(pending: PendingTable, rows: Resolved) -> Stage:
+    """How the gathered rows of one table become one staged change."""
+
+    def stage(base: TableHandle) -> StagedWrite | None:
+        if pending.replaces_table:
+            return stage_overwrite(base, rows.rows)
+        updated = rows.updated_addresses()
+        return stage_changes(
+            base,
+            new_rows=rows.new_rows(),
+            updated_rows=rows.updated_rows() if len(updated) else None,
+            updated_addresses=updated if len(updated) else None,
+            updated_row_ids=base.row_ids(updated) if len(updated) else None,
+            deleted_addresses=rows.removed_addresses if len(rows.removed_addresses) else None,
+        )
+
+    return stage

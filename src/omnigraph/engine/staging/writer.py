@@ -1,0 +1,149 @@
+"""Writes as callers see them: prepare, commit, and again on a newer snapshot where that is allowed.
+
+`write` heals what crashed writers left, runs `prepare` on a snapshot, and commits. An attempt that turns out stale
+before it had any effect is repeated from the start, validation included; a strict change of a table that moved is
+refused instead, because it was decided on what it read.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from omnigraph import failpoints
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.recovery import IntentStore, RecoveryContext, heal
+from omnigraph.engine.staging.commit import Committed, StaleAttempt, commit
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
+from omnigraph.engine.staging.transaction import Transaction, WriteRequest
+from omnigraph.errors import ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.ids import TableKey, stored_branch
+
+ATTEMPTS = 5
+WRITE_SECONDS = 120.0
+_BACKOFF_SECONDS = 0.002
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Written(Generic[T]):
+    """What `prepare` returned, and the commit it became; `committed` is None when nothing had to change."""
+
+    value: T
+    committed: Committed | None
+
+
+def recovery_of(context: GraphContext) -> RecoveryContext:
+    """The context as recovery needs it."""
+    return RecoveryContext(context.store, context.manifest, IntentStore(context.store.objects))
+
+
+def write(
+    context: GraphContext,
+    request: WriteRequest,
+    prepare: Callable[[Transaction], T],
+    *,
+    base: Snapshot | None = None,
+    tables: Iterable[TableKey] = (),
+) -> Written[T]:
+    """Run one write to its end.
+
+    `prepare` gathers changes in the transaction it is given and may be called again with another one. `base` is the
+    snapshot the caller has read, if it wants strict changes judged against that. `tables`, when known beforehand, lets
+    a lenient write wait for its turn before it prepares instead of after.
+
+    Raises:
+        ConflictError: the write lost against others; nothing changed.
+        ConstraintError: it would break a rule of the schema; nothing changed.
+        RecoveryRequiredError: it is unfinished; the next write or open of the graph resolves it.
+    """
+    if context.read_only:
+        raise ExecutionError("this graph was opened read-only and cannot be written")
+    recovery = recovery_of(context)
+    heal(recovery)
+    attempts = _Attempts(context, recovery, request, base)
+    try:
+        return attempts.run(prepare, tables)
+    finally:
+        attempts.release()
+
+
+class _Attempts:
+    """The attempts of one write; from the second on it keeps its gates, so that its own process cannot starve it."""
+
+    def __init__(
+        self, context: GraphContext, recovery: RecoveryContext, request: WriteRequest, base: Snapshot | None
+    ) -> None:
+        self._context, self._recovery, self._request, self._base = context, recovery, request, base
+        self._gates = Gates.at(context.root)
+        self._held: HeldGates | None = None
+        self._strict: dict[TableKey, int] = {}
+        self._deadline = time.monotonic() + WRITE_SECONDS
+
+    def run(self, prepare: Callable[[Transaction], T], tables: Iterable[TableKey]) -> Written[T]:
+        self._queue_up(tables)
+        counted = 0
+        while True:
+            try:
+                return self._attempt(prepare)
+            except StaleAttempt as stale:
+                counted += stale.counts
+                if counted >= ATTEMPTS or time.monotonic() > self._deadline:
+                    raise stale.conflict from stale
+                self._base = None
+                time.sleep(random.uniform(0, _BACKOFF_SECONDS * 2**counted))
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+    def _attempt(self, prepare: Callable[[Transaction], T]) -> Written[T]:
+        request = self._request
+        request.cancellation.check()
+        snapshot = self._base or self._context.manifest.snapshot(request.branch)
+        if request.if_commit is not None and snapshot.head != request.if_commit:
+            raise PreconditionFailedError(expected=request.if_commit, actual=snapshot.head)
+        transaction = Transaction(self._context.catalog, snapshot, request)
+        value = prepare(transaction)
+        request.cancellation.check()
+        transaction.validate()
+        if not transaction.writes:
+            return Written(value, None)
+        self._hold_strict(transaction)
+        transaction.stage()
+        if not transaction.writes:
+            return Written(value, None)
+        failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
+        self._enter_gates(_gate_keys(transaction.writes, request.branch))
+        return Written(value, commit(self._recovery, transaction, self._deadline))
+
+    def _hold_strict(self, transaction: Transaction) -> None:
+        """A strict change stays bound to the version its first attempt saw."""
+        for key in transaction.strict_tables:
+            version = transaction.snapshot.entry(key).version
+            bound = self._strict.setdefault(key, version)
+            if bound != version:
+                raise ExpectedVersionMismatchError(table_key=key, expected=bound, actual=version)
+
+    def _queue_up(self, tables: Iterable[TableKey]) -> None:
+        """When others of this process are at the tables, preparing now would only be repeated."""
+        keys = _gate_keys(tables, self._request.branch)
+        if keys and self._gates.busy(keys):
+            self._enter_gates(keys)
+
+    def _enter_gates(self, keys: list[GateKey]) -> None:
+        if self._held is not None:
+            if self._held.covers(keys):
+                return
+            self.release()
+        self._held = self._gates.acquire(keys, timeout_seconds=max(0.0, self._deadline - time.monotonic()))
+
+
+def _gate_keys(tables: Iterable[TableKey], branch: str) -> list[GateKey]:
+    return [(key, stored_branch(branch)) for key in tables]
