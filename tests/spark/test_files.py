@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InputError, NotFoundError
 from omnigraph.pipeline import files
-from omnigraph.pipeline.files import cut, find_files, pack, position_of, read_lines
+from omnigraph.pipeline.files import cut, find_files, position_of, read_lines
+from omnigraph.pipeline.sources import Feed, pack
 
 
 def lines_of(path: Path, piece_bytes: int) -> list[tuple[int, int, bytes]]:
@@ -92,7 +93,8 @@ def test_parquet_is_cut_between_row_groups_with_absolute_row_numbers(tmp_path: P
     pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=100)
     pieces = cut(find_files(path)[0], piece_bytes=1)
     assert [(p.start, p.first_row) for p in pieces] == [(n, n * 100) for n in range(10)]
-    assert [len(task) for task in pack(pieces, sum(p.weight for p in pieces) // 2)] == [5, 5]
+    feeds = [(number, Feed(piece)) for number, piece in enumerate(pieces)]
+    assert [len(task) for task in pack(feeds, sum(p.weight for p in pieces) // 2)] == [5, 5]
 
 
 def test_a_broken_parquet_or_gzip_file_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.staging import wording
-from omnigraph.errors import KeyConflictError
 from omnigraph.ids import TableKey, node_key
 from omnigraph.pipeline.frames import POSITION, TableAt, staged_frame, table_frame
 from omnigraph.pipeline.stage import StagedFragment, Target
@@ -38,10 +37,14 @@ class Found:
 
 @dataclass
 class Findings:
-    """Violations of one kind: some of them in full, and how many there are."""
+    """Violations of one kind: some of them in full, and how many there are.
+
+    `conflict` is an id that had to be new and is taken, its text in place of a sentence; it goes before all others.
+    """
 
     shown: list[Found] = field(default_factory=list)
     count: int = 0
+    conflict: Found | None = None
 
     def add(self, found: Sequence[Found], count: int) -> None:
         """Take over the violations of one rule."""
@@ -85,14 +88,21 @@ class SetChecks:
         staged: Mapping[TableKey, Staged],
         committed: Mapping[TableKey, tuple[TableAt, int]],
         mode: str,
+        *,
+        shown_max: int = SHOWN_MAX,
     ) -> None:
         self._session = session
         self._catalog = catalog
         self._staged = staged
         self._committed = committed
         self._mode = mode
+        self._shown_max = shown_max
         self.read: set[TableKey] = set()
         """Tables of the snapshot the verdict depends on."""
+
+    def replace(self, staged: Mapping[TableKey, Staged]) -> None:
+        """Go on with other staged rows."""
+        self._staged = staged
 
     def kinds(self) -> Iterator[tuple[str, Callable[[], Findings]]]:
         """The kinds of rules in the order in which they are reported."""
@@ -110,7 +120,9 @@ class SetChecks:
             if staged.ids_given and (staged.keyed or self._mode != "merge"):
                 findings.add(*self._repeats(staged, ("id",), self._duplicate_word(staged)))
             if staged.ids_given and self._mode == "append" and staged.committed_rows and not findings.count:
-                self._require_new(key, staged)
+                findings.conflict = self._taken_id(key, staged)
+                if findings.conflict is not None:
+                    return findings
             for group in _unique_groups(staged.entity):
                 word = _unique_word(staged.entity, group)
                 findings.add(*self._repeats(staged, group, word))
@@ -139,16 +151,15 @@ class SetChecks:
         later = rows.join(F.broadcast(twice.limit(BROADCAST_ROWS_MAX)), list(group)).where(
             F.col(POSITION) > F.col("first")
         )
-        return _collect(staged.entity.table_key, later, word)
+        return self._collect(staged.entity.table_key, later, word)
 
-    def _require_new(self, key: TableKey, staged: Staged) -> None:
-        """An id that must be new and is taken is a conflict, whatever else the input holds."""
+    def _taken_id(self, key: TableKey, staged: Staged) -> Found | None:
+        """The first staged row whose id must be new and is taken."""
         from pyspark.sql import functions as F
 
         taken = self._pending(staged, ("id",)).join(self._ids(key), "id", "left_semi")
         first = taken.orderBy(F.col(POSITION)).limit(1).collect()
-        if first:
-            raise KeyConflictError(table_key=key, entity_id=first[0]["id"], detail=f"position {first[0][POSITION]}")
+        return Found(key, first[0][POSITION], first[0]["id"]) if first else None
 
     def _taken(self, staged: Staged, group: tuple[str, ...], word: Callable[[Any], str]) -> tuple[list[Found], int]:
         """Rows whose tuple a different entity holds that stays as it is."""
@@ -157,7 +168,7 @@ class SetChecks:
         if self._mode == "merge":
             holders = holders.join(self._pending(staged, ("id",)).select("id"), "id", "left_anti")
         rows = self._pending(staged, group).dropna(subset=list(group))
-        return _collect(key, rows.join(holders.select(*group).distinct(), list(group), "left_semi"), word)
+        return self._collect(key, rows.join(holders.select(*group).distinct(), list(group), "left_semi"), word)
 
     # --- references --------------------------------------------------------------------------------------------------
 
@@ -190,7 +201,7 @@ class SetChecks:
             end, type_name = ("src", edge.source) if row["has_src"] is None else ("dst", edge.target)
             return wording.missing_end(edge, end, row[end], type_name)
 
-        return _collect(edge.table_key, missing, word)
+        return self._collect(edge.table_key, missing, word)
 
     def _orphans(self, node: NodeType, edge: EdgeType) -> tuple[list[Found], int]:
         """Edges that stay while the node they name disappears with the old content of its table."""
@@ -204,7 +215,7 @@ class SetChecks:
             nodes, _ = self._nodes(node.name)
             kept = self._published(edge.table_key, ["id", "src", "dst"])
             gone = kept.join(nodes.select(F.col("id").alias(end)), end, "left_anti").withColumn(POSITION, F.lit(-1))
-            shown, count = _collect(edge.table_key, gone, _orphan_word(edge, end, node))
+            shown, count = self._collect(edge.table_key, gone, _orphan_word(edge, end, node))
             found, total = [*found, *shown], total + count
         return found, total
 
@@ -246,7 +257,7 @@ class SetChecks:
         if edge.cardinality.high is not None:
             wrong = wrong | (F.col("edges") > edge.cardinality.high)
         bad = counts.where(F.col("touched") & wrong).withColumn(POSITION, F.coalesce(F.col(POSITION), F.lit(-1)))
-        return _collect(edge.table_key, bad, lambda row: wording.cardinality(edge, row["src"], row["edges"]))
+        return self._collect(edge.table_key, bad, lambda row: wording.cardinality(edge, row["src"], row["edges"]))
 
     def _surviving(self, edge: EdgeType, staged: Staged) -> DataFrame:
         """Committed edges by source: those that stay count, those that are replaced only make their source touched."""
@@ -264,6 +275,15 @@ class SetChecks:
             F.when(replaced, 0).otherwise(1).alias("edges"),
             replaced.alias("touched"),
         )
+
+    def _collect(self, key: TableKey, bad: DataFrame, word: Callable[[Any], str]) -> tuple[list[Found], int]:
+        """The first violations by position, and how many there are; a rule that holds costs one job."""
+        from pyspark.sql import functions as F
+
+        if not bad.take(1):
+            return [], 0
+        rows = bad.orderBy(F.col(POSITION)).limit(self._shown_max).collect()
+        return [Found(key, row[POSITION], word(row)) for row in rows], bad.count()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -290,13 +310,3 @@ def _unique_word(entity: Entity, group: tuple[str, ...]) -> Callable[[Any], str]
 
 def _orphan_word(edge: EdgeType, end: str, node: NodeType) -> Callable[[Any], str]:
     return lambda row: wording.orphan(edge, row["id"], end, row[end], node.name)
-
-
-def _collect(key: TableKey, bad: DataFrame, word: Callable[[Any], str]) -> tuple[list[Found], int]:
-    """The first violations by position, and how many there are; a rule that holds costs one job."""
-    from pyspark.sql import functions as F
-
-    if not bad.take(1):
-        return [], 0
-    rows = bad.orderBy(F.col(POSITION)).limit(SHOWN_MAX).collect()
-    return [Found(key, row[POSITION], word(row)) for row in rows], bad.count()

@@ -11,7 +11,7 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -183,19 +183,6 @@ def _cut_parquet(file: InputFile, piece_bytes: int) -> list[Piece]:
                 pieces.append(Piece(file, start, number + 1, weight, first_row))
             start, weight, first_row, rows = number + 1, 0, first_row + rows, 0
     return pieces
-
-
-def pack(pieces: Sequence[Piece], task_bytes: int) -> list[list[Piece]]:
-    """Neighbouring pieces gathered into tasks of about `task_bytes`, so that a task's rows make few fragments."""
-    tasks: list[list[Piece]] = []
-    filled = task_bytes
-    for piece in pieces:
-        if filled >= task_bytes:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(piece)
-        filled += piece.weight
-    return tasks
 
 
 # --- reading text ----------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Phases:
     seconds: dict[str, float] = field(default_factory=dict)
     _began: float = field(default_factory=time.perf_counter)
     _rows: Callable[[], int] = field(default=lambda: 0)
+    _opened: dict[str, float] = field(default_factory=dict)
 
     def count_rows_with(self, rows: Callable[[], int]) -> None:
         """Say where the number of rows counted so far can be read."""
@@ -63,6 +64,16 @@ class Phases:
     def say(self, note: str, phase: str = "starting") -> None:
         """Pass a sentence on."""
         self._tell(Progress(phase, self._elapsed(), rows=self._rows(), note=note))
+
+    def open(self, name: str) -> None:
+        """Begin a phase that ends elsewhere, with `close`; beginning it again starts it anew."""
+        self._opened[name] = time.perf_counter()
+        self._tell(Progress(name, self._elapsed(), rows=self._rows()))
+
+    def close(self, name: str) -> None:
+        """End a phase begun with `open`."""
+        if name in self._opened:
+            self.seconds[name] = time.perf_counter() - self._opened.pop(name)
 
     @contextmanager
     def phase(self, name: str, session: SparkSession | None = None) -> Iterator[None]:

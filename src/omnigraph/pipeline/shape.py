@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.staging.checks import check_rows
 from omnigraph.engine.staging.entities import LINE, RECORD, assemble
 from omnigraph.engine.staging.records import ReadLines, RecordProblem
 from omnigraph.engine.staging.records import read_lines as read_records
-from omnigraph.engine.staging.values import Problem, finish_arrow
+from omnigraph.engine.staging.values import PROBLEMS_MAX, Problem, finish_arrow
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.files import FileFormat, Piece, count_lines, open_parquet, read_lines
@@ -44,22 +44,24 @@ class Shaped:
     supplied_ids: bool = True
 
 
-def shape_feed(feed: Feed, catalog: Catalog) -> Iterator[Shaped]:
+def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Iterator[Shaped]:
     """The rows of one piece, a bounded batch at a time.
+
+    A batch reports a bounded number of problems; `thorough` cuts batches with problems so small that all are reported.
 
     Raises:
         InputError: the piece cannot be read at all, or its columns do not fit the type.
     """
     if feed.table_key is None:
-        yield from _shape_lines(feed.piece, catalog)
+        yield from _shape_lines(feed.piece, catalog, thorough=thorough)
         return
     entity = catalog.tables[feed.table_key]
     if feed.piece.file.format is FileFormat.PARQUET:
-        yield from _shape_parquet(feed, entity)
+        yield from _shape_parquet(feed, entity, PROBLEMS_MAX if thorough else BATCH_ROWS)
     elif feed.piece.file.format is FileFormat.CSV:
         yield from _shape_csv(feed, entity)
     else:
-        yield from _only(feed.table_key, _shape_lines(feed.piece, catalog), feed.name)
+        yield from _only(feed.table_key, _shape_lines(feed.piece, catalog, thorough=thorough), feed.name)
 
 
 def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
@@ -73,7 +75,7 @@ def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records
 
 
 def shape_columns(
-    entity: EntityType, batch: pa.Table, columns: ColumnMap, *, first_row: int = 0, from_text: bool = False
+    entity: NodeType | EdgeType, batch: pa.Table, columns: ColumnMap, *, first_row: int = 0, from_text: bool = False
 ) -> Shaped:
     """Convert and check columns of one type; `from_text` reads every value from its text, as CSV needs."""
     choice = column_choice(entity, batch.column_names, columns)
@@ -108,13 +110,26 @@ def shape_columns(
     return shaped
 
 
-def _shape_lines(piece: Piece, catalog: Catalog) -> Iterator[Shaped]:
+def _shape_lines(piece: Piece, catalog: Catalog, *, thorough: bool) -> Iterator[Shaped]:
     records = 0
     for block in read_lines(piece):
         shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
+        if thorough and shaped.problems:
+            yield from _line_by_line(block.data, catalog, block.lines_before, records)
+        else:
+            yield shaped
         lines, blanks = count_lines(block.data)
         records += lines - blanks
-        yield shaped
+
+
+def _line_by_line(data: bytes, catalog: Catalog, lines: int, records: int) -> Iterator[Shaped]:
+    """The same lines in runs so short that no problem is left out of the report."""
+    whole = data.splitlines(keepends=True) if b"\r" not in data else [line + b"\n" for line in data.split(b"\n")]
+    for start in range(0, len(whole), PROBLEMS_MAX):
+        part = b"".join(whole[start : start + PROBLEMS_MAX])
+        yield shape_lines(part, catalog, lines_before=lines + start, records_before=records)
+        count, blanks = count_lines(part)
+        records += count - blanks
 
 
 def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped]:
@@ -126,18 +141,18 @@ def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped
         yield each
 
 
-def _shape_parquet(feed: Feed, entity: EntityType) -> Iterator[Shaped]:
+def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, batch_rows: int) -> Iterator[Shaped]:
     file = open_parquet(feed.piece.file)
     names = file.schema_arrow.names
     wanted = sorted(set(column_choice(entity, names, feed.columns).values()), key=names.index)
     row = feed.piece.first_row
     groups = list(range(feed.piece.start, feed.piece.end))
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=wanted):
+    for batch in file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=wanted):
         yield shape_columns(entity, pa.Table.from_batches([batch]), feed.columns, first_row=row)
         row += batch.num_rows
 
 
-def _shape_csv(feed: Feed, entity: EntityType) -> Iterator[Shaped]:
+def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
     """CSV with a header line; a value never holds a line end, since lines are what the file is cut by."""
     header = csv_header(feed.piece)
     for block in read_lines(feed.piece):
@@ -290,7 +305,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
-def _checked(entity: EntityType, table: pa.Table) -> list[RecordProblem]:
+def _checked(entity: NodeType | EdgeType, table: pa.Table) -> list[RecordProblem]:
     """The row checks, with positions turned into the numbers beside the rows."""
     found = check_rows(entity, table)
     if not found:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.files import FileFormat, InputFile, Piece, cut, find_files
@@ -66,6 +66,19 @@ class Inputs:
         return sum(feed.piece.weight for feed in self.feeds)
 
 
+def pack(feeds: Sequence[tuple[int, Feed]], task_bytes: int) -> list[list[tuple[int, Feed]]]:
+    """Neighbouring feeds gathered into tasks of about `task_bytes`, so that a task's rows make few fragments."""
+    tasks: list[list[tuple[int, Feed]]] = []
+    filled = task_bytes
+    for number, feed in feeds:
+        if filled >= task_bytes:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append((number, feed))
+        filled += feed.piece.weight
+    return tasks
+
+
 def is_frame(source: Any) -> bool:
     """True for a Spark DataFrame of either kind, without importing Spark to find out."""
     return any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.") for base in type(source).__mro__)
@@ -108,7 +121,7 @@ def resolve(
     return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, **cutting)))
 
 
-def entity_of(name: str, catalog: Catalog) -> EntityType:
+def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:
     """The type a user names: `Person`, `Knows` (edges in any case), or exactly `node:Person`, `edge:Knows`.
 
     Raises:
@@ -120,7 +133,7 @@ def entity_of(name: str, catalog: Catalog) -> EntityType:
     node, edge = catalog.nodes.get(name), catalog.edges_by_lower_name.get(name.lower())
     if node is not None and edge is not None:
         raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{edge.name}'")
-    found: EntityType | None = node or edge
+    found: NodeType | EdgeType | None = node or edge
     if found is None:
         known = ", ".join(sorted([*catalog.nodes, *catalog.edges]))
         raise InputError(f"'{name}' is not a type of this schema, which has {known or 'none'}")
@@ -169,11 +182,19 @@ def column_choice(entity: EntityType, names: Sequence[str], columns: ColumnMap) 
     return choice
 
 
-def _paths(source: Any) -> Iterable[str | os.PathLike[str]]:
+def input_paths(source: Any) -> list[str | os.PathLike[str]] | None:
+    """The paths a source consists of, None when it is something else."""
     if isinstance(source, str | os.PathLike):
         return [source]
     if isinstance(source, Sequence) and source and all(isinstance(item, str | os.PathLike) for item in source):
         return list(source)
+    return None
+
+
+def _paths(source: Any) -> Iterable[str | os.PathLike[str]]:
+    paths = input_paths(source)
+    if paths is not None:
+        return paths
     raise InputError(
         f"cannot load from {type(source).__name__}: give paths, or a mapping from type names to paths, Arrow tables or"
         " Spark DataFrames"

@@ -58,6 +58,7 @@ class StagePlan:
     targets: Mapping[TableKey, Target]
     buffer_bytes: int = BUFFER_BYTES
     problems_max: int = PROBLEMS_PER_TASK
+    thorough: bool = False
 
     @property
     def catalog(self) -> Catalog:
@@ -138,8 +139,10 @@ def stage_feeds(
     return reports
 
 
-def stage_frame(plan: StagePlan, source: int, frame: Frame, data: DataFrame, count: Callable[[int], None]) -> list[Any]:
-    """Run one task per partition of a DataFrame; returns the reports."""
+def stage_frame(
+    plan: StagePlan, source: int, frame: Frame, data: DataFrame, count: Callable[[int], None], *, first_task: int = 0
+) -> list[Any]:
+    """Run one task per partition of a DataFrame, numbered from `first_task`; returns the reports."""
     key, columns = frame.table_key, frame.columns
 
     def shaped(batches: Batches) -> Iterator[tuple[int, Shaped]]:
@@ -159,7 +162,8 @@ def stage_frame(plan: StagePlan, source: int, frame: Frame, data: DataFrame, cou
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        yield _run_task(plan, context.partitionId() if context else 0, shaped(batches), count)
+        task = first_task + (context.partitionId() if context else 0)
+        yield _run_task(plan, task, shaped(batches), count)
 
     reports: list[Any] = data.mapInArrow(run, _REPORT_DDL).collect()
     return reports
@@ -200,7 +204,7 @@ def gather(reports: Iterable[Any]) -> StageOutcome:
 def _shape_all(plan: StagePlan, feeds: Iterable[tuple[int, Feed]]) -> Iterator[tuple[int, Shaped]]:
     for source, feed in feeds:
         try:
-            for shaped in shape_feed(feed, plan.catalog):
+            for shaped in shape_feed(feed, plan.catalog, thorough=plan.thorough):
                 yield source, shaped
         except GraphError as error:
             raise _SourceFailure(source, str(error)) from error

@@ -1,0 +1,333 @@
+"""One bulk load on Spark: many tasks, one commit.
+
+The order of work is that of every write. Executors shape, check and store rows where nobody sees them; Spark answers
+what must hold across rows; then the driver, and only the driver, holds a transaction and publishes once. Whatever
+fails before that leaves unreferenced files and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.outcomes import LoadResult
+from omnigraph.engine.recovery.intent import WriterKind
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.rows import WriteKind
+from omnigraph.engine.staging.transaction import Transaction, WriteRequest
+from omnigraph.engine.staging.writer import write
+from omnigraph.engine.storage.fragments import read_fragment_rows, stage_prepared
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.staged import StagedWrite, stage_fragments, write_fragment_files
+from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError
+from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, parse_branch, stored_branch
+from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
+from omnigraph.pipeline.check import SHOWN_MAX, SetChecks, Staged
+from omnigraph.pipeline.frames import TableAt, to_spark
+from omnigraph.pipeline.merge import Prepared, drop_superseded, prepare_merge
+from omnigraph.pipeline.progress import Listener, Phases
+from omnigraph.pipeline.session import obtain_session, parallelism
+from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, pack, resolve
+from omnigraph.pipeline.stage import (
+    PROBLEMS_PER_TASK,
+    StageOutcome,
+    StagePlan,
+    Target,
+    gather,
+    stage_feeds,
+    stage_frame,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MODES = ("append", "merge", "overwrite")
+TASK_BYTES = 128 << 20
+TASKS_PER_CORE = 2
+ERRORS_MAX = 1_000_000
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How a load runs, apart from what it loads."""
+
+    mode: str
+    branch: str
+    actor: str | None
+    errors_to: str | None
+    properties: Mapping[str, str]
+
+
+@dataclass
+class Job:
+    """One load in progress."""
+
+    context: GraphContext
+    session: SparkSession
+    inputs: Inputs
+    options: JobOptions
+    phases: Phases
+    outcome: StageOutcome = field(default_factory=StageOutcome)
+    plan: StagePlan | None = None
+
+    @property
+    def tables(self) -> list[TableKey]:
+        """The tables the load changes: those with rows and, where it replaces tables, those it was given inputs for."""
+        named = [feed.table_key for feed in self.inputs.feeds] + [frame.table_key for frame in self.inputs.frames]
+        replaced = {key for key in named if key is not None} if self.options.mode == "overwrite" else set()
+        return sorted({*self.outcome.fragments, *replaced})
+
+
+def run_job(
+    context: GraphContext,
+    source: Any,
+    *,
+    mode: str,
+    branch: str = MAIN,
+    actor: str | None = None,
+    columns: Mapping[str, ColumnMap] | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    progress: Listener | None = None,
+    errors_to: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> LoadResult:
+    """Load a source of any size in one commit.
+
+    `source` and `columns` are what `sources.resolve` takes. `progress` hears what happens while it happens;
+    `errors_to` is a file that receives every violation; `properties` are recorded with the commit.
+
+    Raises:
+        InputError: a source cannot be read, or does not fit the schema's types.
+        ConstraintError: the input breaks rules of the schema; nothing is visible.
+        ConflictError: other writers kept getting in the way; nothing is visible.
+    """
+    if mode not in MODES:
+        raise InputError(f"a load mode is one of {', '.join(MODES)}, not '{mode}'")
+    options = JobOptions(mode, parse_branch(branch), check_actor(actor), errors_to, dict(properties or {}))
+    phases = Phases(progress)
+    with phases.phase("plan"):
+        inputs = resolve(source, context.catalog, columns=columns)
+    with phases.phase("start"):
+        session = obtain_session(spark or _own_session(inputs), master=master, conf=conf, notify=phases.say)
+    return _run(Job(context, session, inputs, options, phases))
+
+
+def _own_session(inputs: Inputs) -> SparkSession | None:
+    """The session a DataFrame of the input belongs to."""
+    for frame in inputs.frames:
+        session: SparkSession | None = getattr(frame.data, "sparkSession", None)
+        if session is not None:
+            return session
+    return None
+
+
+def _run(job: Job) -> LoadResult:
+    began = time.perf_counter()
+    snapshot = job.context.manifest.snapshot(job.options.branch)
+    with job.phases.phase("stage", job.session), spark_errors():
+        _stage(job, snapshot)
+    locator = Locator(job.inputs, job.context.catalog)
+    refuse_problems(job.outcome, locator, job.inputs, job.options.errors_to)
+    commit_id: CommitId | None = None
+    if job.tables:
+        request = WriteRequest(
+            job.options.branch, WriterKind.LOAD, job.options.actor, properties=job.options.properties
+        )
+        written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator))
+        commit_id = written.committed.commit_id if written.committed else None
+        job.phases.close("commit")
+    rows = {key: job.outcome.rows().get(key, 0) for key in job.tables}
+    seconds = time.perf_counter() - began
+    return LoadResult(rows=rows, commit_id=commit_id, engine="spark", seconds=seconds, phases=dict(job.phases.seconds))
+
+
+def _stage(job: Job, snapshot: Snapshot) -> None:
+    """Have executors write every row; afterwards `job.outcome` describes all of it."""
+    catalog = job.context.catalog
+    targets = {key: Target(snapshot.open(key).uri, snapshot.open(key).schema) for key in catalog.tables}
+    job.plan = StagePlan(
+        job.context.schema_source,
+        targets,
+        problems_max=ERRORS_MAX if job.options.errors_to else PROBLEMS_PER_TASK,
+        thorough=job.options.errors_to is not None,
+    )
+    counter = _row_counter(job.session)
+    job.phases.count_rows_with(counter.value)
+    numbered = list(enumerate(job.inputs.feeds))
+    slots = parallelism(job.session) * TASKS_PER_CORE
+    task_bytes = max(1, min(TASK_BYTES, -(-job.inputs.bytes // slots)))
+    tasks = pack(numbered, task_bytes)
+    reports = stage_feeds(job.session, job.plan, tasks, counter.add)
+    task = len(tasks)
+    for number, frame in enumerate(job.inputs.frames, len(numbered)):
+        found = stage_frame(job.plan, number, frame, _as_frame(job.session, frame), counter.add, first_task=task)
+        task = 1 + max((report["task"] for report in found), default=task)
+        reports += found
+    job.outcome = gather(reports)
+
+
+def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
+    """One attempt on one snapshot: check the staged rows against it, and hand each table's change over."""
+    snapshot, mode = transaction.snapshot, job.options.mode
+    committed = {key: (TableAt.of(job.context.root, entry), entry.row_count) for key, entry in snapshot.entries.items()}
+    staged = {key: _staged(job, key, committed) for key in job.tables}
+    with spark_errors():
+        with job.phases.phase("check", job.session):
+            checks = SetChecks(
+                job.session,
+                job.context.catalog,
+                staged,
+                committed,
+                mode,
+                shown_max=ERRORS_MAX if job.options.errors_to else SHOWN_MAX,
+            )
+            for kind, check in checks.kinds():
+                fragments = {key: each.fragments for key, each in staged.items()}
+                refuse_findings(check(), fragments, locator, job.options.errors_to)
+                if kind == "uniqueness" and mode == "merge":
+                    staged = _last_ones(job.session, staged)
+                    checks.replace(staged)
+        transaction.depend_on(checks.read)
+        for key, each in sorted(staged.items()):
+            _hand_over(job, transaction, key, each)
+    job.phases.open("commit")
+
+
+def _staged(job: Job, key: TableKey, committed: Mapping[TableKey, tuple[TableAt, int]]) -> Staged:
+    if job.plan is None:
+        raise InternalError("a load was committed before it was staged")
+    table, rows = committed[key]
+    fragments = tuple(job.outcome.fragments.get(key, ()))
+    return Staged(job.context.catalog.tables[key], job.plan.targets[key], fragments, table, rows)
+
+
+def _last_ones(session: SparkSession, staged: Mapping[TableKey, Staged]) -> dict[TableKey, Staged]:
+    """In a merge the last of several records of one explicit id counts; of a key there are never several."""
+    return {
+        key: drop_superseded(session, each) if each.ids_given and not each.keyed else each
+        for key, each in staged.items()
+    }
+
+
+def _hand_over(job: Job, transaction: Transaction, key: TableKey, staged: Staged) -> None:
+    """Tell the transaction how the table's change is staged."""
+    mode = job.options.mode
+    entry = transaction.snapshot.entry(key)
+    inherits = entry.branch != stored_branch(job.options.branch)
+    if mode == "merge" and inherits:
+        # The branch has no line of this table yet, so what executors could prepare would lie in its parent's.
+        transaction.upsert(staged.entity, _rows(staged))
+        return
+    if mode == "merge":
+        with job.phases.phase("merge", job.session):
+            prepared = prepare_merge(job.session, staged)
+        transaction.stage_with(key, WriteKind.MERGE, lambda base: _stage_prepared(base, prepared))
+        return
+    kind = WriteKind.REPLACE if mode == "overwrite" else WriteKind.INSERT
+    texts = [fragment.text for fragment in staged.fragments]
+
+    def stage(base: TableHandle) -> StagedWrite | None:
+        local = texts if base.uri == staged.target.uri else _copied(staged, base)
+        return stage_fragments(base, local, overwrite=mode == "overwrite")
+
+    transaction.stage_with(key, kind, stage)
+
+
+def _stage_prepared(base: TableHandle, prepared: Prepared) -> StagedWrite | None:
+    return stage_prepared(
+        base,
+        added=prepared.added,
+        changed=prepared.changed,
+        emptied=prepared.emptied,
+        rows_removed=prepared.rows_removed,
+    )
+
+
+def _copied(staged: Staged, base: TableHandle) -> list[str]:
+    """The staged rows once more, where a branch that has just got its own line of the table looks for them."""
+    return [
+        text
+        for fragment in staged.fragments
+        for text in write_fragment_files(
+            base.uri, read_fragment_rows(staged.target.uri, fragment.text, staged.target.schema), staged.target.schema
+        )
+    ]
+
+
+def _rows(staged: Staged) -> pa.Table:
+    parts = [
+        batch
+        for fragment in staged.fragments
+        for batch in read_fragment_rows(staged.target.uri, fragment.text, staged.target.schema)
+    ]
+    return pa.Table.from_batches(parts, staged.target.schema)
+
+
+def _as_frame(session: SparkSession, frame: Frame) -> DataFrame:
+    """The DataFrame of a frame; an Arrow table becomes one, in types Spark can hold."""
+    if isinstance(frame.data, pa.Table):
+        return session.createDataFrame(to_spark(frame.data))
+    return frame.data
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """What Spark raises becomes ours: one sentence, the whole story as its cause.
+
+    Raises:
+        ExecutionError: the job failed for a reason that is not in the data.
+    """
+    try:
+        yield
+    except GraphError:
+        raise
+    except Exception as exc:
+        if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        raise ExecutionError(f"the Spark job failed: {_reason(exc)}", code="spark_job") from exc
+
+
+def _reason(exc: BaseException) -> str:
+    """The last line of a Python worker's story, which says what went wrong, or the first line of Spark's own."""
+    lines = [line.strip() for line in str(exc).strip().splitlines() if line.strip()]
+    if not lines:
+        return type(exc).__name__
+    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
+
+
+class _RowCounter:
+    """Rows staged so far, as far as tasks have reported; without a context to count in, nothing is counted."""
+
+    def __init__(self, accumulator: Any | None) -> None:
+        self._accumulator = accumulator
+
+    def value(self) -> int:
+        """The rows of finished tasks."""
+        return int(self._accumulator.value) if self._accumulator is not None else 0
+
+    @property
+    def add(self) -> Callable[[int], None]:
+        """What tasks call; it travels to executors."""
+        if self._accumulator is None:
+            return _ignore
+        add: Callable[[int], None] = self._accumulator.add
+        return add
+
+
+def _ignore(_: int) -> None:
+    """Count nothing."""
+
+
+def _row_counter(session: SparkSession) -> _RowCounter:
+    try:
+        return _RowCounter(session.sparkContext.accumulator(0))
+    except Exception:  # noqa: BLE001 -- a Connect session has no context and says so with a class of its own.
+        return _RowCounter(None)

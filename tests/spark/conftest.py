@@ -1,0 +1,43 @@
+"""One Spark session per test process, and small graphs to load into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.graph import Graph, create
+from omnigraph.pipeline.session import obtain_session
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32? @range(0..150)
+    email: String? @unique
+    mood: enum(calm, glad)?
+    born: Date?
+    seen: DateTime?
+    score: F64?
+    tags: [String]?
+    vec: Vector(2)?
+}
+node Note { text: String }
+node City { code: I64 @key  size: U64? }
+edge Knows: Person -> Person { since: Date? }
+edge LivesIn: Person -> City @card(0..1) { }
+"""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+    session = obtain_session(master="local[2]", conf=settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return create(tmp_path / "graph", SCHEMA)
