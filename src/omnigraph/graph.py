@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.resolve import compile_schema
@@ -18,8 +19,10 @@ from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
+from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import load_contract, open_graph
 from omnigraph.engine.operations.optimize import OptimizeReport, optimize
+from omnigraph.engine.operations.outcomes import MutationResult
 from omnigraph.engine.operations.repair import RepairReport, repair
 from omnigraph.engine.operations.verify import VerifyReport, verify
 from omnigraph.engine.recovery import Intent
@@ -28,8 +31,11 @@ from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability
 from omnigraph.engine.storage.layout import normalise_root
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import InputError
+from omnigraph.errors import ExecutionError, InputError
 from omnigraph.ids import MAIN, parse_branch
+from omnigraph.plan import compile_query
+from omnigraph.plan.operators import WritePlan
+from omnigraph.plan.parameters import bind
 
 Location = str | os.PathLike[str]
 
@@ -62,15 +68,24 @@ def read_schema(schema: str | os.PathLike[str]) -> str:
 
     A `Path` is always a file. A string is a file when it ends in `.pg` on one line, else it is the schema itself.
     """
-    if isinstance(schema, str) and ("\n" in schema or not schema.strip().endswith(".pg")):
-        return schema
-    path = Path(schema)
+    return _text_of(schema, ".pg", "schema")
+
+
+def read_query(source: str | os.PathLike[str]) -> str:
+    """The text of a query given as text or as the path of a `.gq` file, by the rule of `read_schema`."""
+    return _text_of(source, ".gq", "query")
+
+
+def _text_of(source: str | os.PathLike[str], suffix: str, what: str) -> str:
+    if isinstance(source, str) and ("\n" in source or not source.strip().endswith(suffix)):
+        return source
+    path = Path(source)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
         raise InputError(f"'{path}' is not UTF-8 text: {exc}") from exc
     except OSError as exc:
-        raise InputError(f"the schema file '{path}' cannot be read: {exc.strerror}") from exc
+        raise InputError(f"the {what} file '{path}' cannot be read: {exc.strerror}") from exc
 
 
 def _durability(name: str) -> Durability:
@@ -125,6 +140,32 @@ class Graph:
     def snapshot(self, branch: str = MAIN, at: str | int | None = None) -> Snapshot:
         """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
         return resolve_snapshot(self.context, branch, at)
+
+    def mutate(
+        self,
+        source: str | os.PathLike[str],
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        *,
+        if_commit: str | None = None,
+    ) -> MutationResult:
+        """Run a write query as one commit. `source` is its text, or the path of a `.gq` file.
+
+        `name` chooses among several queries; `if_commit` makes the write conditional on the branch's head.
+
+        Raises:
+            ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong; nothing changed.
+            ConstraintError: it would break a rule of the schema; nothing changed.
+            ConflictError: another write came in between; nothing changed.
+        """
+        context = self.context
+        plan = compile_query(context.catalog, read_query(source), name)
+        if not isinstance(plan, WritePlan):
+            raise ExecutionError(f"query '{plan.name}' reads and changes nothing: run it with query")
+        values = bind(plan.parameters, params)
+        return mutate(context, plan, values, branch=branch, actor=actor, if_commit=if_commit)
 
     def close(self) -> None:
         """Forget what is cached. A graph needs no closing to be safe: every acknowledged write is already there."""

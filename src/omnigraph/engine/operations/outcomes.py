@@ -52,6 +52,11 @@ class LoadResult:
     branch_created: bool = False
 
     @property
+    def rows(self) -> dict[str, int]:
+        """Records per table key, in key order."""
+        return {table["table_key"]: table["rows_loaded"] for table in self.tables()}
+
+    @property
     def nodes_loaded(self) -> int:
         """Node records loaded, over all types."""
         return sum(self.nodes.values())
