@@ -95,7 +95,7 @@ def situation(intent: Intent, world: World, *, sweeping: bool, may_restore: bool
     snapshot = world.snapshot
     if snapshot is None:
         return Situation(intent.writer_kind, (), branch_exists=False, sweeping=sweeping)
-    read_set_holds = all(
+    read_set_holds = intent.expected_head in (None, snapshot.head) and all(
         snapshot.state.current_version(key) == version for key, version in (intent.read_set or {}).items()
     )
     return Situation(

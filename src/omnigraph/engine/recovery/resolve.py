@@ -115,7 +115,7 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
             changes.append(TombstoneTable(gone.table_key, gone.tombstone_version))
             expected[gone.table_key] = gone.tombstone_version - 1
     commit_id = intent.commit_id or CommitId(new_ulid())
-    _publish(ctx, intent, changes, expected, commit_id, merged_parent=intent.merge_source_commit_id)
+    _publish(ctx, intent, changes, expected, commit_id, finishing=True)
     tables = tuple(TableOutcome(o.effect.table_key, o.effect.expected_version, o.head) for o in world.observations)
     return commit_id, tables
 
@@ -230,13 +230,15 @@ def _publish(
     expected: Mapping[TableKey, int],
     commit_id: CommitId,
     *,
-    merged_parent: CommitId | None = None,
+    finishing: bool = False,
     on_main: bool = False,
 ) -> None:
+    merged_parent = intent.merge_source_commit_id if finishing else None
     ctx.manifest.publish(
         MAIN if on_main else intent.branch or MAIN,
         changes,
         expected=expected,
+        expected_head=intent.expected_head if finishing else None,
         lineage=Lineage(commit_id, RECOVERY_ACTOR, now_micros(), merged_parent, {"operation_id": intent.operation_id}),
         operation_id=intent.operation_id,
     )

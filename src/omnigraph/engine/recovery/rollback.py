@@ -11,6 +11,7 @@ import logging
 from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext, find_commit
 from omnigraph.engine.recovery.resolve import Resolution, resolve
+from omnigraph.engine.recovery.sidecars import Claim
 from omnigraph.errors import GraphError
 from omnigraph.ids import MAIN
 
@@ -26,23 +27,25 @@ def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
     """
     try:
         claim = ctx.intents.claim(intent, own=True)
-        if claim is None:
-            ctx.intents.abandon(intent.operation_id)
-            return None
-        try:
-            aborted = ctx.intents.mark_aborted(intent)
-            resolution = resolve(ctx, aborted, may_restore=True)
-            if resolution.settled:
-                ctx.intents.remove(claim)
-        except BaseException:
-            ctx.intents.abandon(intent.operation_id)
-            raise
-        finally:
-            ctx.intents.release(claim)
-        return resolution
+        resolution = None if claim is None else _undo(ctx, intent, claim)
     except GraphError as exc:
         _log.warning("undoing %s failed (%s); the next write or open does it", intent.operation_id, exc)
-        return None
+        resolution = None
+    if resolution is not None and resolution.settled:
+        ctx.intents.forget(intent.operation_id)
+    else:
+        ctx.intents.abandon(intent.operation_id)
+    return resolution
+
+
+def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution:
+    try:
+        resolution = resolve(ctx, ctx.intents.mark_aborted(intent), may_restore=True)
+        if resolution.settled:
+            ctx.intents.remove(claim)
+        return resolution
+    finally:
+        ctx.intents.release(claim)
 
 
 def was_published(ctx: RecoveryContext, intent: Intent) -> bool:

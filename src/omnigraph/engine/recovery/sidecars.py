@@ -94,6 +94,7 @@ class Claim:
 
     operation_id: OperationId
     number: int
+    own: bool = False
 
 
 class IntentStore:
@@ -161,6 +162,10 @@ class IntentStore:
                 self._objects.write_text(self._path(operation_id), render_intent(replace(intent, owner=owner)))
             except GraphError as exc:
                 _log.warning("could not release the recovery sidecar of %s: %s; its lease will", operation_id, exc)
+
+    def forget(self, operation_id: OperationId) -> None:
+        """An intent that is removed is no longer this process's work."""
+        _LIVE.leave(operation_id)
 
     def renew(self, armed: _Armed) -> None:
         """Extend the lease of a long operation; called by the lease thread alone."""
@@ -258,7 +263,7 @@ class IntentStore:
             free = holder is None or self._claim_is_over(holder)
             body = json.dumps(this_process().leased(self.lease_seconds).to_json())
             if free and self._objects.write_text_if_absent(self._claim_path(operation_id, number + 1), body):
-                return Claim(operation_id, number + 1)
+                return Claim(operation_id, number + 1, own)
         except BaseException:
             if not own:
                 _LIVE.leave(operation_id)
@@ -282,8 +287,12 @@ class IntentStore:
         self._objects.delete(self._path(claim.operation_id))
 
     def release(self, claim: Claim) -> None:
-        """Give the claim back, resolved or not; a failure only makes others wait for its lease."""
-        _LIVE.leave(claim.operation_id)
+        """Give the claim back, resolved or not; a failure only makes others wait for its lease.
+
+        A writer that claimed its own intent stays its owner; it ends that by `forget` or `abandon`.
+        """
+        if not claim.own:
+            _LIVE.leave(claim.operation_id)
         try:
             self._delete_claims(claim.operation_id)
         except GraphError as exc:

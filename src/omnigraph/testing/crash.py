@@ -1,0 +1,230 @@
+"""Crash a write at every storage operation it performs, and show that each crash leaves it whole or not at all.
+
+A `Write` is data, so that it can travel to a child process that is killed in the middle of it. `baseline` runs it
+without faults; `crash_at` runs it with one, in a fresh copy of a template graph, and then demands everything that must
+hold after recovery. The caller counts N = 1, 2, … until a run meets no fault.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from omnigraph import failpoints
+from omnigraph.engine.operations.verify import verify
+from omnigraph.engine.recovery import audit
+from omnigraph.engine.recovery.decide import RecoveryKind
+from omnigraph.engine.storage import layout
+from omnigraph.errors import GraphError
+from omnigraph.graph import Graph, connect
+from omnigraph.ids import MAIN, RECOVERY_ACTOR, TableKey
+from omnigraph.testing.failpoints import CRASH_EXIT_CODE, FailpointPlan
+from omnigraph.testing.faults import Fault, FaultyStore, Step
+
+CHILD_SECONDS_MAX = 60.0
+Content = Mapping[TableKey, tuple[str, ...]]
+
+
+class Write(Protocol):
+    """One write, as data."""
+
+    def run(self, root: str) -> None:
+        """Open the graph at this root and write."""
+
+    def again(self, graph: Graph) -> None:
+        """Write through a handle that is open already."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a write does when nothing goes wrong: the content before, after, and after a second time.
+
+    `repeats` is False when writing a second time is refused, e.g. because ids are taken.
+    """
+
+    before: Content
+    once: Content
+    twice: Content
+    repeats: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """One crash: where it happened, and how the write ended for its caller."""
+
+    fault: Fault
+    number: int
+    step: Step | None
+    acknowledged: bool
+
+
+def content_of(graph: Graph, branch: str = MAIN) -> Content:
+    """Everything a reader sees, as texts: rows of each table without generated edge ids, sorted."""
+    snapshot = graph.snapshot(branch)
+    found: dict[TableKey, tuple[str, ...]] = {}
+    for key in snapshot.entries:
+        handle = snapshot.open(key)
+        hidden = {"id"} if key.startswith("edge:") else set()
+        rows = handle.scan([field.name for field in handle.schema if field.name not in hidden]).to_pylist()
+        found[key] = tuple(sorted(repr(row) for row in rows))
+    return found
+
+
+def copy_graph(template: str | Path, target: str | Path) -> str:
+    """A graph of its own with the template's content."""
+    shutil.copytree(template, target)
+    return str(target)
+
+
+def baseline(write: Write, template: str | Path, scratch: Path) -> Baseline:
+    """Run a write twice without faults."""
+    root = copy_graph(template, scratch / "baseline")
+    before = content_of(connect(root, read_only=True))
+    write.run(root)
+    once = content_of(connect(root, read_only=True))
+    repeats = _repeat(write, connect(root))
+    twice = content_of(connect(root, read_only=True))
+    shutil.rmtree(root)
+    return Baseline(before, once, twice, repeats)
+
+
+def _repeat(write: Write, graph: Graph) -> bool:
+    try:
+        write.again(graph)
+    except GraphError:
+        return False
+    return True
+
+
+def crash_at(
+    write: Write, base: Baseline, template: str | Path, scratch: Path, fault: Fault, number: int
+) -> Case | None:
+    """Run a write with a fault at its N-th storage operation, and check everything; None when it met no fault."""
+    root = copy_graph(template, scratch / f"{fault.replace(' ', '-')}-{number}")
+    rows_before = len(audit.rows(connect(root, read_only=True).context.store))
+    try:
+        case = _killed(write, root, fault, number) if fault.kills else _failed(write, root, fault, number)
+        if case is None:
+            return None
+        if fault.kills:
+            seen = check_recovered(root, (base.before, base.once), audited_before=rows_before)
+            done = seen == base.once
+        else:
+            # The next write on the same process heals whatever the failed one left.
+            done = case.acknowledged
+        _check_repeat(write, base, root, certain=done, certainly_not=fault.kills and not done)
+        check_recovered(root, (base.once, base.twice), audited_before=rows_before)
+        return case
+    except AssertionError as exc:
+        raise AssertionError(f"{fault} operation {number}: {exc}") from exc
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, certainly_not: bool) -> None:
+    """Write again: the result tells whether the first one counted, and that must fit what its caller was told."""
+    repeated = _repeat(write, connect(root))
+    content = content_of(connect(root, read_only=True))
+    counted = content == base.twice and repeated == base.repeats
+    fresh = content == base.once and repeated
+    assert counted or fresh, "writing again gave neither the state of one write nor of two"
+    ambiguous = base.once == base.twice and base.repeats
+    if not ambiguous:
+        assert not (certain and not counted), "an acknowledged write was lost"
+        assert not (certainly_not and not fresh), "a write that was not visible was counted"
+
+
+def _failed(write: Write, root: str, fault: Fault, number: int) -> Case | None:
+    with FaultyStore(fault, number) as store:
+        try:
+            write.run(root)
+            acknowledged = True
+        except GraphError:
+            acknowledged = False
+    return Case(fault, number, store.step, acknowledged) if store.met else None
+
+
+def _killed(write: Write, root: str, fault: Fault, number: int) -> Case | None:
+    code = run_child(_child, write, root, fault.value, number)
+    if code == CRASH_EXIT_CODE:
+        return Case(fault, number, None, False)
+    assert code == 0, f"the child ended with {code}"
+    return None
+
+
+def _child(write: Write, root: str, fault: str, number: int) -> None:
+    with FaultyStore(Fault(fault), number):
+        write.run(root)
+
+
+def crash_at_failpoint(write: Write, root: str, plan: str) -> bool:
+    """Run a write in a child process with failpoints configured; True when one of them ended it."""
+    return run_child(_child_with_failpoints, write, root, plan) == CRASH_EXIT_CODE
+
+
+def _child_with_failpoints(write: Write, root: str, plan: str) -> None:
+    failpoints.install(FailpointPlan(plan))
+    write.run(root)
+
+
+def run_child(target: Any, *arguments: Any) -> int | None:
+    """Run a function in a process of its own and return its exit code.
+
+    Children come from a server that has imported everything and used nothing, because a process forked after Lance
+    was used may hang.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["omnigraph.testing.crash", "pandas"])
+    child = context.Process(target=target, args=arguments, daemon=True)
+    child.start()
+    child.join(CHILD_SECONDS_MAX)
+    if child.is_alive():
+        child.kill()
+        child.join()
+        raise AssertionError(f"a child process did not end within {CHILD_SECONDS_MAX:g} s")
+    return child.exitcode
+
+
+# --- what must hold after recovery -----------------------------------------------------------------------------------
+
+
+def check_recovered(root: str, allowed: tuple[Content, ...], *, audited_before: int = 0) -> Content:
+    """Open a graph read-write and demand everything that must hold after recovery; returns its content.
+
+    No intent, claim or staging file is left; every published table is at its head; an operation has at most one audit
+    row, and its commit is recovery's own; ids are unique, edges closed, constraints kept, the history linear (all by
+    `verify`); the content is one of those allowed; and opening once more changes nothing.
+    """
+    graph = connect(root)
+    store = graph.context.store
+    assert store.objects.list_dir(layout.RECOVERY_DIR) == [], "something is left in the recovery folder"
+    assert not any(store.objects.exists(f"{name}.staging") for name in layout.SCHEMA_FILES)
+    for entry in graph.snapshot().entries.values():
+        assert store.open(entry.path).version == entry.version, f"{entry.table_key} has drifted"
+    report = verify(graph.context)
+    assert report.clean, report.problems
+    _check_audit(graph, audited_before)
+    version, rows = graph.snapshot().version, len(audit.rows(store))
+    content = content_of(graph)
+    graph.close()
+    again = connect(root)
+    assert (again.snapshot().version, len(audit.rows(store))) == (version, rows), "a second open changed something"
+    assert content_of(again) == content
+    assert content in allowed, f"the content is neither before nor after the write: {content}"
+    return content
+
+
+def _check_audit(graph: Graph, audited_before: int) -> None:
+    rows = audit.rows(graph.context.store)
+    operations = [row.operation_id for row in rows]
+    assert len(set(operations)) == len(operations), "an operation was recorded twice"
+    for row in rows[audited_before:]:
+        commit = graph.history.show(row.commit_id)
+        assert commit.actor_id == RECOVERY_ACTOR, f"the commit of {row.operation_id} is {commit.actor_id}'s"
+        for outcome in row.outcomes:
+            forward = row.kind is RecoveryKind.ROLLED_FORWARD
+            assert forward or outcome.from_version > outcome.to_version, outcome
