@@ -115,8 +115,11 @@ class _Builder(Transformer[Any, Any]):
     def edge_binding(self, variable: Token) -> ast.Variable:
         return _variable(variable)
 
-    def undirected(self, _open: Token, edge: tuple[Token, bool], _close: Token) -> tuple[Token, bool]:
-        return edge[0], True
+    def undirected(self, _open: Token, name: Token, _close: Token) -> tuple[Token, bool]:
+        return name, True
+
+    def undirected_name(self, name: Token) -> Token:
+        return name
 
     def edge_name(self, name: Token) -> tuple[Token, bool]:
         return name, False

@@ -116,6 +116,10 @@ class _Builder(Transformer[Any, Any]):
         return bounds
 
     @v_args(inline=True)
+    def property_name(self, name: Token) -> Token:
+        return name
+
+    @v_args(inline=True)
     def property(self, name: Token, type_: TypeSyntax) -> Property:
         return Property(str(name), type_, (), span_of(name))
 
