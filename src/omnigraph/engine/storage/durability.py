@@ -1,13 +1,15 @@
 """How far a local write is pushed before it counts.
 
 Lance and the object store write files and rename them, but never sync: after a process crash everything is there,
-after a power cut it may not be. `FULL` syncs each new file and its directory in the order the protocol needs; `FAST`
-leaves that to the operating system. On object stores a successful put is durable, so both mean the same.
+after a power cut it may not be. `FULL` syncs each new file and the directories that lead to it, in the order the
+protocol needs; `FAST` leaves that to the operating system. On object stores a successful put is durable, so both mean
+the same.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -21,20 +23,49 @@ class Durability(StrEnum):
     FULL = "full"
 
 
+_settled: set[tuple[str, int, int]] = set()
+_settled_lock = threading.Lock()
+
+
 def sync_files(paths: Iterable[str]) -> None:
-    """Sync files and then, once each, the directories that name them."""
+    """Sync files, the directories that name them, and once per process the directories that name those."""
     folders: dict[str, None] = {}
     with translated("syncing to disk"):
         for path in paths:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            folders[os.path.dirname(path)] = None
+            for file in (path, *_beside(path)):
+                _sync(file)
+                folders[os.path.dirname(file)] = None
         for folder in folders:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(folder)
+            _settle(folder)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: str) -> list[str]:
+    """The large values of a data file, which lie in a folder of the same name."""
+    folder = path.removesuffix(".lance")
+    if folder == path or not os.path.isdir(folder):
+        return []
+    return [entry.path for entry in os.scandir(folder)]
+
+
+def _settle(folder: str) -> None:
+    """Sync the directories above a new one, as far up as this process could have made them."""
+    while True:
+        found = os.stat(folder)
+        key = (folder, found.st_dev, found.st_ino)
+        parent = os.path.dirname(folder)
+        if key in _settled or parent == folder:
+            return
+        if os.access(parent, os.W_OK):
+            _sync(parent)
+        with _settled_lock:
+            _settled.add(key)
+        folder = parent

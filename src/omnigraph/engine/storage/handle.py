@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance.fragment import RowIdSequence
 
 from omnigraph.engine.storage.deletions import read_deletion_file
-from omnigraph.engine.storage.layout import is_local
+from omnigraph.engine.storage.layout import branch_location, is_local
 from omnigraph.engine.storage.translate import translated
 
 RowFilter: TypeAlias = pa.compute.Expression | str
@@ -76,8 +76,8 @@ class TableHandle:
 
     @property
     def uri(self) -> str:
-        """Where fragments of this table and branch are written."""
-        return str(self._dataset.uri)
+        """Where files of this table and branch are written; a branch that was checked out names its root instead."""
+        return branch_location(str(self._dataset.uri), self.branch)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -59,6 +59,12 @@ def version_file(version: int) -> str:
     return f"_versions/{_U64 - version:020d}.manifest"
 
 
+def branch_location(location: str, branch: str | None) -> str:
+    """Where Lance keeps the files of a table's branch, given the location of the table or of that branch."""
+    suffix = f"/tree/{branch}"
+    return location if branch is None or location.endswith(suffix) else location + suffix
+
+
 def normalise_root(uri: str | os.PathLike[str]) -> str:
     """The canonical form of a graph root: an absolute local path, or an object-store URI without a trailing slash.
 

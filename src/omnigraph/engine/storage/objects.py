@@ -6,7 +6,9 @@ One implementation over obstore. Every write is atomic: a reader sees the old ob
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import obstore
@@ -26,10 +28,40 @@ def _failed(exc: BaseException, what: str) -> GraphError:
     return classify_lance_error(exc, what)
 
 
+def _raise(exc: OSError) -> None:
+    raise exc
+
+
+_CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Storage options as Lance takes them, split into those of the store and those of its HTTP client."""
+    store = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
+    client: dict[str, Any] = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
+    for name in client:
+        if client[name].lower() in ("true", "false"):
+            client[name] = client[name].lower() == "true"
+    return store, client
+
+
 class ObjectStore:
     """The text objects below one root; every path is relative to it."""
 
-    def __init__(self, root: str, *, durability: Durability = Durability.FAST) -> None:
+    def __init__(
+        self, root: str, *, durability: Durability = Durability.FAST, options: Mapping[str, str] | None = None
+    ) -> None:
         self.root = root
         self.durability = durability
         self._local = is_local(root)
@@ -40,7 +72,8 @@ class ObjectStore:
         elif root.startswith("memory://"):
             self._store = MemoryStore()
         else:
-            self._store = from_url(root)
+            config, client = split_options(options or {})
+            self._store = from_url(root, config=config, client_options=client)
 
     def _key(self, path: str) -> str:
         return f"{self.root}/{path}".lstrip("/") if self._local else path
@@ -93,27 +126,36 @@ class ObjectStore:
         return True
 
     def exists(self, path: str) -> bool:
-        """True for an object or a non-empty folder; a permission failure raises instead of answering False."""
-        try:
-            obstore.head(self._store, self._key(path))
+        """True for an object or a folder with an object in it; a permission failure raises instead of saying no."""
+        if self._local:
+            return self._exists_local(path)
+        if self.has(path):
             return True
-        except (ObjectMissing, FileNotFoundError, IsADirectoryError):
-            pass
-        except (BaseError, OSError) as exc:
-            if self._is_below_a_file(exc):
-                return False
-            if not self._is_folder_error(exc):
-                raise _failed(exc, f"looking for {path}") from exc
         listing = self._list(path)
         return bool(listing["objects"] or listing["common_prefixes"])
 
-    @staticmethod
-    def _is_below_a_file(exc: BaseException) -> bool:
-        return isinstance(exc, NotADirectoryError) or "not a directory" in str(exc).lower()
+    def _exists_local(self, path: str) -> bool:
+        full = f"{self.root}/{path}"
+        try:
+            if not stat.S_ISDIR(os.stat(full).st_mode):
+                return True
+            return any(files for _, _, files in os.walk(full, onerror=_raise))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as exc:
+            raise _failed(exc, f"looking for {path}") from exc
 
-    @staticmethod
-    def _is_folder_error(exc: BaseException) -> bool:
-        return "is a directory" in str(exc).lower()
+    def has(self, path: str) -> bool:
+        """True when exactly this object exists; costs one look."""
+        try:
+            if self._local:
+                return os.path.isfile(f"{self.root}/{path}")
+            obstore.head(self._store, self._key(path))
+        except (ObjectMissing, FileNotFoundError):
+            return False
+        except (BaseError, OSError) as exc:
+            raise _failed(exc, f"looking for {path}") from exc
+        return True
 
     def fingerprint(self, paths: Sequence[str]) -> tuple[object, ...]:
         """A value that changes whenever one of the objects does; costs no read of their content."""
@@ -226,6 +268,9 @@ class ObjectStore:
         """Remove a folder and everything below it; safe to repeat, not atomic."""
         with step("delete_prefix", path):
             try:
+                if self._local:
+                    shutil.rmtree(f"{self.root}/{path}")
+                    return
                 keys = [
                     str(entry["path"])
                     for batch in obstore.list(self._store, self._key(path).rstrip("/") + "/")

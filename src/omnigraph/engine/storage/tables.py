@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import ClassVar
 
 import lance
-import obstore
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
@@ -65,7 +64,7 @@ class TableStore:
     ) -> None:
         self.root = root
         self.durability = durability
-        self.objects = ObjectStore(root, durability=durability)
+        self.objects = ObjectStore(root, durability=durability, options=storage_options)
         self.residual = InlineCommitResidual(self)
         self._options = dict(storage_options or {}) or None
         self._local = is_local(root)
@@ -160,16 +159,7 @@ class TableStore:
         return version
 
     def _version_exists(self, path: str, version: int) -> bool:
-        relative = f"{path}/{version_file(version)}"
-        if self._local:
-            return os.path.exists(join(self.root, relative))
-        try:
-            obstore.head(self.objects._store, relative)
-        except FileNotFoundError:
-            return False
-        except Exception as exc:
-            raise classify_lance_error(exc, f"probing {path}") from exc
-        return True
+        return self.objects.has(f"{path}/{version_file(version)}")
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -193,7 +183,14 @@ class TableStore:
             )
             if self.exists(path):
                 raise StorageError(f"creating {path}: a table is already there", kind="precondition")
-            dataset = LanceDataset.commit(
+            dataset = self._commit_creation(path, location, staged)
+        handle = TableHandle(dataset, path=path, branch=None)
+        self._sync(handle, [f"data/{file}" for fragment in handle.fragments() for file in fragment.files])
+        return handle
+
+    def _commit_creation(self, path: str, location: str, staged: Transaction) -> LanceDataset:
+        try:
+            return LanceDataset.commit(
                 location,
                 staged,
                 max_retries=0,
@@ -201,9 +198,11 @@ class TableStore:
                 enable_v2_manifest_paths=True,
                 enable_stable_row_ids=True,
             )
-        handle = TableHandle(dataset, path=path, branch=None)
-        self._sync(handle, [f"data/{file}" for fragment in handle.fragments() for file in fragment.files])
-        return handle
+        except OSError as exc:
+            # Whoever loses the race for the first version is told that version zero is missing.
+            if self.exists(path):
+                raise StorageError(f"creating {path}: a table is already there", kind="precondition") from exc
+            raise
 
     def ensure_config(self, path: str, config: Mapping[str, str]) -> None:
         """Set configuration keys of a table that are not set yet; content and schema stay as they are."""
@@ -222,15 +221,8 @@ class TableStore:
         """
         if staged.base_version != base.version and not (staged.keeps_rows and staged.base_version < base.version):
             raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
-        self._sync_new(base, staged.files)
-        with translated(f"committing to {base.path}"), step("commit", base.path):
-            dataset = LanceDataset.commit(
-                base.dataset,
-                as_transaction(staged, dict(properties)),
-                max_retries=0,
-                storage_options=self._options,
-            )
-        handle = TableHandle(dataset, path=base.path, branch=base.branch)
+        self._sync_staged(base, staged)
+        handle = TableHandle(self._commit(base, staged, dict(properties)), path=base.path, branch=base.branch)
         if handle.version != base.version + 1:
             raise InternalError(
                 f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}:"
@@ -238,6 +230,27 @@ class TableStore:
             )
         self._sync(handle, [])
         return handle
+
+    def _commit(self, base: TableHandle, staged: StagedWrite, properties: dict[str, str]) -> LanceDataset:
+        transaction = as_transaction(staged, properties)
+        try:
+            with translated(f"committing to {base.path}"), step("commit", base.path):
+                return LanceDataset.commit(base.dataset, transaction, max_retries=0, storage_options=self._options)
+        except ConflictError:
+            landed = None if self._local else self._landed(base, transaction.uuid)
+            if landed is None:
+                raise
+            return landed
+
+    def _landed(self, base: TableHandle, uuid: str) -> LanceDataset | None:
+        """The version after `base`, if this very transaction made it.
+
+        When an object store's answer to a conditional put is lost, its client asks again and is refused by its own
+        first try: the commit is there although it was reported as a conflict.
+        """
+        dataset = self.open(base.path, branch=base.branch, version=base.version + 1).dataset
+        found = self._transaction(dataset, base.path, base.version + 1)
+        return dataset if found.uuid == uuid else None
 
     def restore(self, path: str, branch: str | None, version: int, properties: Mapping[str, str]) -> TableHandle:
         """Make the content of an earlier version the newest one.
@@ -314,18 +327,29 @@ class TableStore:
 
     # --- syncing ---------------------------------------------------------------------------------------------------
 
-    def _sync_new(self, base: TableHandle, files: Sequence[str]) -> None:
-        if self._local and self.durability is Durability.FULL and files:
-            sync_files(f"{base.uri}/{file}" for file in files)
-
-    def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
-        """Sync a new version: its manifest file, its deletion files, and what else is named."""
+    def _sync_staged(self, base: TableHandle, staged: StagedWrite) -> None:
+        """Sync the files a commit is about to name."""
         if not self._local or self.durability is not Durability.FULL:
             return
-        folder = handle.uri
-        names = [version_file(handle.version), *files]
-        names.extend(f.deletion_key for f in handle.fragments() if f.deletion_key is not None)
-        sync_files(path for name in names if os.path.exists(path := f"{folder}/{name}"))
+        folder = _folder(base)
+        files = [f"{folder}/{file}" for file in staged.files]
+        if isinstance(staged.operation, LanceOperation.CreateIndex):
+            for index in staged.operation.new_indices:
+                parts = f"{folder}/_indices/{index.uuid}"
+                files.extend(entry.path for entry in os.scandir(parts))
+        sync_files(files)
+
+    def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
+        """Sync a new version: the file that makes it one, and what else is named."""
+        if not self._local or self.durability is not Durability.FULL:
+            return
+        folder = _folder(handle)
+        sync_files(f"{folder}/{name}" for name in (*files, version_file(handle.version)))
+
+
+def _folder(handle: TableHandle) -> str:
+    """The local directory that holds the files of a table's branch."""
+    return handle.uri.removeprefix("file://")
 
 
 def is_conflict(exc: GraphError) -> bool:
