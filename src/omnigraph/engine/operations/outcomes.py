@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from omnigraph.ids import CommitId
+
+
+class LoadMode(StrEnum):
+    """What a load does to the tables its input names; other tables stay as they are.
+
+    `APPEND` refuses ids that exist, `MERGE` replaces the entities that have them, `OVERWRITE` replaces everything.
+    """
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,7 @@ class LoadResult:
     reason: str = ""
     seconds: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
+    bytes_written: int = 0
     base_branch: str | None = None
     branch_created: bool = False
 
@@ -77,7 +90,7 @@ class LoadResult:
         body: dict[str, Any] = {
             "branch": self.branch,
             "branch_created": self.branch_created,
-            "mode": self.mode,
+            "mode": str(self.mode),
             "nodes_loaded": self.nodes_loaded,
             "edges_loaded": self.edges_loaded,
             "node_types_loaded": len(self.nodes),

@@ -8,6 +8,7 @@ reader in `strict` reads again line by line to say why.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import pyarrow.json as pj
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import Scalar
+from omnigraph.engine.staging import wording
 from omnigraph.engine.staging.entities import LINE, RECORD, Entity, assemble
 from omnigraph.engine.staging.strict import LINE_BYTES_MAX, Record, RecordFault, read_record
 from omnigraph.engine.staging.values import finish_json, json_type
@@ -36,14 +38,14 @@ _ROW_GROUP = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, order=True)
 class RecordProblem:
-    """A record that cannot be loaded, by its number and physical line."""
+    """A record that cannot be loaded, by its number and physical line; line 0 means that its source has no lines."""
 
     record: int
     line: int
     message: str
 
     def __str__(self) -> str:
-        return f"record {self.record} (line {self.line}): {self.message}"
+        return f"{wording.place(self.record, self.line)}: {self.message}"
 
 
 @dataclass
@@ -51,6 +53,8 @@ class ReadLines:
     """What a run of lines holds. The rows are only of use while `problems` is empty."""
 
     tables: dict[TableKey, list[pa.Table]] = field(default_factory=dict)
+    with_ids: set[TableKey] = field(default_factory=set)
+    """The tables for which the input supplied ids, in its keys or outright; ids of the others are fresh."""
     problems: list[RecordProblem] = field(default_factory=list)
     lines: int = 0
     records: int = 0
@@ -118,8 +122,6 @@ def _plain_json(value: object) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
-        import base64
-
         return "base64:" + base64.b64encode(bytes(value)).decode("ascii")
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
@@ -269,6 +271,8 @@ def _finish(
             report(problem.row, problem.message)
     table = table.append_column(RECORD, pa.array(records)).append_column(LINE, pa.array(numbers))
     result.tables.setdefault(entity.table_key, []).append(table)
+    if getattr(entity, "key", ()) or ids.null_count < len(ids):
+        result.with_ids.add(entity.table_key)
 
 
 # --- line by line ----------------------------------------------------------------------------------------------------

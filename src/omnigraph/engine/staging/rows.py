@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.staging.committed import SnapshotView
-from omnigraph.engine.staging.entities import LINE, RECORD, Entity
+from omnigraph.engine.staging.entities import Entity
 from omnigraph.engine.staging.validate import NO_IDS, TableChange, repeated_rows
 from omnigraph.engine.storage.handle import Addresses
 from omnigraph.errors import InternalError
@@ -91,6 +91,7 @@ class PendingTable:
     entity: Entity
     kind: WriteKind
     must_be_new: bool = False
+    values_checked: bool = False
     replaces_table: bool = False
     removed_ids: list[pa.Array] = field(default_factory=list)
     removed_sources: list[pa.Array] = field(default_factory=list)
@@ -161,11 +162,12 @@ class PendingTable:
             self.entity,
             rows,
             replaces_table=self.replaces_table,
+            values_checked=self.values_checked,
             taken=supersedes if self.must_be_new else None,
             removed=self.gone,
             removed_sources=self._lost_sources(view, rows, supersedes),
         )
-        return Resolved(_stored(rows), supersedes, addresses, removed), change
+        return Resolved(_stored(rows, schema), supersedes, addresses, removed), change
 
     def _lost_sources(self, view: SnapshotView, rows: pa.Table, supersedes: npt.NDArray[np.bool_]) -> pa.Array:
         """Sources of edges that go away or may move to another source."""
@@ -181,8 +183,9 @@ class PendingTable:
         return cardinality is None or bool(cardinality.is_default)
 
 
-def _stored(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns([name for name in (RECORD, LINE) if name in rows.column_names])
+def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of the table alone, under its own schema: what required columns promise is checked by now."""
+    return pa.Table.from_arrays([rows.column(name) for name in schema.names], schema=schema)
 
 
 def is_among(ids: pa.ChunkedArray | pa.Array, sought: pa.Array) -> npt.NDArray[np.bool_]:

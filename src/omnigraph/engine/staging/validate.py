@@ -53,6 +53,7 @@ class TableChange:
     entity: Entity
     rows: pa.Table
     replaces_table: bool = False
+    values_checked: bool = False
     taken: npt.NDArray[np.bool_] | None = None
     removed: pa.Array = field(default_factory=lambda: NO_IDS)
     removed_sources: pa.Array = field(default_factory=lambda: NO_IDS)
@@ -122,7 +123,7 @@ class _Found:
         if RECORD not in rows.column_names:
             return cls(0, 0, message)
         record, line = rows.column(RECORD)[row].as_py(), rows.column(LINE)[row].as_py()
-        return cls(record, line, f"record {record} (line {line}): {message}")
+        return cls(record, line, f"{wording.place(record, line)}: {message}")
 
 
 def _raise_first(found: Sequence[_Found]) -> None:
@@ -138,6 +139,8 @@ class _Checker:
         self.catalog, self.changes, self.view = catalog, changes, view
 
     def values(self, change: TableChange) -> list[_Found]:
+        if change.values_checked:
+            return []
         return [_Found.at(change.rows, hit.row, hit.message) for hit in check_rows(change.entity, change.rows)]
 
     # --- uniqueness --------------------------------------------------------------------------------------------------

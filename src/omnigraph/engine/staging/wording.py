@@ -5,6 +5,11 @@ from __future__ import annotations
 from omnigraph.catalog.model import EdgeType, EntityType
 
 
+def place(record: int, line: int) -> str:
+    """Where a record stands; line 0 means that its source has no lines."""
+    return f"record {record} (line {line})" if line else f"record {record}"
+
+
 def duplicate_key(entity: EntityType, entity_id: str) -> str:
     """Two records of one key in one input."""
     return f"@unique violation: the input has {entity.name} '{entity_id}' twice"
