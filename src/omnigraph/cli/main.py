@@ -18,6 +18,9 @@ from omnigraph.cli.arguments import settle, wants_json
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, exit_code
 from omnigraph.errors import GraphError, InternalError
 
+TRACEBACK = "OMNIGRAPH_TRACEBACK"
+"""The variable that makes errors appear with the place they come from, for whoever works on the code."""
+
 VERBS: dict[str, str] = {
     "version": "version",
     "init": "init",
@@ -61,6 +64,8 @@ def run(words: Sequence[str]) -> int:
         typer.echo("error: interrupted", err=True)
         return INTERRUPTED
     except GraphError as error:
+        if os.environ.get(TRACEBACK):
+            raise
         return report(error, as_json=wants_json(line.words))
     except BrokenPipeError:
         # The reader of our output has left; a second message into the same pipe at exit would be noise.
@@ -68,10 +73,10 @@ def run(words: Sequence[str]) -> int:
         return FAILURE
     except Exception as error:
         # The last door: a bug of ours is a sentence too, and never a traceback.
-        if os.environ.get("OMNIGRAPH_TRACEBACK"):
+        if os.environ.get(TRACEBACK):
             raise
         cause = InternalError(
-            f"unexpected {type(error).__name__}: {error} (set OMNIGRAPH_TRACEBACK=1 to see where it happened)"
+            f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where it happened)"
         )
         return report(cause, as_json=wants_json(line.words))
 

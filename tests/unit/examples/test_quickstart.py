@@ -1,0 +1,31 @@
+"""The story of the quickstart, told small."""
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.examples import quickstart
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
+def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    words = ["--root", str(tmp_path / "q.omni"), "--data", str(tmp_path / "data"), "--engine", engine, "--small"]
+    assert quickstart.main(words) == 0
+    first = capsys.readouterr().out
+    assert "Create a graph" in first
+    assert f"through {engine}" in first
+    assert "newcomer adopts" in first
+    assert quickstart.main(words) == 0
+    second = capsys.readouterr().out
+    assert "1,010 nodes" in second
+    with omnigraph.connect(tmp_path / "q.omni", read_only=True) as graph:
+        assert [commit.actor_id for commit in graph.history.list()] == ["newcomer", "newcomer", "quickstart", None]
+        assert graph.maintenance.verify().clean
+
+
+def test_a_failure_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("x")
+    words = ["--root", str(tmp_path / "file" / "q.omni"), "--data", str(tmp_path), "--engine", "local", "--small"]
+    assert quickstart.main(words) == 1
+    assert capsys.readouterr().err.startswith("error: ")
