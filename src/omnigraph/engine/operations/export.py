@@ -1,0 +1,188 @@
+"""A snapshot as load records: one JSON line per entity, tables in key order, rows by id.
+
+Lines are put together column by column on Arrow, and large tables are read in ranges of ids, so that memory stays
+bounded and the output starts at once. An export loads back unchanged.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import blob_columns
+from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.staging.entities import Entity, row_schema
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.errors import InputError
+from omnigraph.ids import TableKey
+
+RANGE_ROWS = 262_144
+BATCH_ROWS = 16_384
+_SPECIAL = r'["\\\x00-\x1f]'
+_EXTERNAL = 3
+"""The kind of a blob descriptor whose bytes lie elsewhere."""
+
+
+def export_lines(
+    catalog: Catalog, snapshot: Snapshot, *, types: Sequence[str] = (), tables: Sequence[str] = ()
+) -> Iterator[str]:
+    """The lines of an export without line ends; no filter means every table.
+
+    Raises:
+        InputError: a type or table key is not in the schema.
+    """
+    chosen = _chosen(catalog, types, tables)
+    return _lines(catalog, snapshot, chosen)
+
+
+def _lines(catalog: Catalog, snapshot: Snapshot, chosen: Iterable[TableKey]) -> Iterator[str]:
+    for key in chosen:
+        entity = catalog.tables[key]
+        if snapshot.entry(key).row_count:
+            for rows in _ordered(snapshot.open(key), entity):
+                for start in range(0, rows.num_rows, BATCH_ROWS):
+                    yield from json_lines(entity, rows.slice(start, BATCH_ROWS)).to_pylist()
+
+
+def _chosen(catalog: Catalog, types: Sequence[str], tables: Sequence[str]) -> list[TableKey]:
+    if not types and not tables:
+        return list(catalog.tables)
+    wanted: set[str] = set()
+    for name in types:
+        found = [key for key, entity in catalog.tables.items() if entity.name == name]
+        if not found:
+            raise InputError(f"the schema has no type '{name}'")
+        wanted.update(found)
+    for key in tables:
+        if key not in catalog.tables:
+            raise InputError(f"the graph has no table '{key}'")
+        wanted.add(key)
+    return [key for key in catalog.tables if key in wanted]
+
+
+def _ordered(handle: TableHandle, entity: Entity) -> Iterator[pa.Table]:
+    """The rows by id, in pieces of bounded size."""
+    ids = handle.scan(["id"]).column("id").combine_chunks()
+    if len(ids) <= RANGE_ROWS:
+        yield _sorted(_read(handle, entity, None))
+        return
+    ids = ids.take(pc.sort_indices(ids))
+    starts = [ids[at].as_py() for at in range(0, len(ids), RANGE_ROWS)]
+    for position, start in enumerate(starts):
+        limits = [f"id >= {_quoted(start)}"] if position else []
+        if position + 1 < len(starts):
+            limits.append(f"id < {_quoted(starts[position + 1])}")
+        yield _sorted(_read(handle, entity, " AND ".join(limits)))
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    return rows.take(pc.sort_indices(rows.column("id")))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _read(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
+    blobs = blob_columns(entity)
+    names = [
+        name for name in handle.schema.names if name == "id" or name in ("src", "dst") or name in entity.properties
+    ]
+    rows = handle.scan(names, limits, with_row_id=bool(blobs))
+    for name in blobs:
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, name, _blob_texts(handle, name, rows))
+    return rows.drop_columns(["_rowid"]) if blobs else rows
+
+
+def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
+    """Inline blobs as `base64:…`, external ones as their URI."""
+    described = rows.column(name).to_pylist()
+    row_ids = rows.column("_rowid").to_pylist()
+    inline = [
+        row_id
+        for row_id, blob in zip(row_ids, described, strict=True)
+        if blob is not None and blob["kind"] != _EXTERNAL
+    ]
+    content: dict[int, bytes] = {}
+    if inline:
+        listed = ", ".join(map(str, inline))
+        found = handle.scan([name], f"_rowid IN ({listed})", with_row_id=True, blob_bytes=True)
+        content = dict(zip(found.column("_rowid").to_pylist(), found.column(name).to_pylist(), strict=True))
+    texts: list[str | None] = []
+    for row_id, blob in pairs:
+        if blob is None:
+            texts.append(None)
+        elif blob["kind"] == _EXTERNAL:
+            texts.append(blob["blob_uri"])
+        else:
+            texts.append("base64:" + base64.b64encode(content[row_id]).decode("ascii"))
+    return pa.array(texts, pa.string())
+
+
+# --- JSON, a column at a time ----------------------------------------------------------------------------------------
+
+
+def json_lines(entity: Entity, rows: pa.Table) -> pa.Array:
+    """The load record of every row, as text."""
+    if isinstance(entity, EdgeType):
+        parts: list[pa.Array | str] = [f'{{"edge":{json.dumps(entity.name)},"from":', _json(rows.column("src"))]
+        parts += [',"to":', _json(rows.column("dst")), ',"data":{"id":', _json(rows.column("id"))]
+    else:
+        parts = [f'{{"type":{json.dumps(entity.name)},"data":{{"id":', _json(rows.column("id"))]
+    for name in entity.properties:
+        parts += [f",{json.dumps(name)}:", _json(rows.column(name))]
+    parts.append("}}")
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _json(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    texts = _list_texts(values) if _is_list(values.type) else _plain_texts(values)
+    return pc.fill_null(texts, "null") if texts.null_count else texts
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _list_texts(values: pa.Array) -> pa.Array:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0), dtype=np.int64)
+    offsets = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    items = pc.fill_null(_plain_texts(values.flatten()), "null")
+    nulls = pc.is_null(values) if values.null_count else None
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), items, mask=nulls), ",")
+    return pc.binary_join_element_wise("[", joined, "]", "")
+
+
+def _plain_texts(values: pa.Array) -> pa.Array:
+    """Every value as JSON text; nulls stay null."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        return _quoted_texts(values)
+    if pa.types.is_floating(kind):
+        texts = values.cast(pa.string())
+        whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
+        return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    if pa.types.is_date32(kind):
+        return values.cast(pa.int32()).cast(pa.string())
+    if pa.types.is_date64(kind):
+        moments = pc.strftime(values.view(pa.timestamp("ms")), format="%Y-%m-%dT%H:%M:%SZ")
+        return pc.binary_join_element_wise('"', moments, '"', "")
+    return values.cast(pa.string())
+
+
+def _quoted_texts(values: pa.Array) -> pa.Array:
+    special = pc.fill_null(pc.match_substring_regex(values, _SPECIAL), False)
+    if pc.any(special).as_py():
+        # Few texts hold quotes or control characters, so only those take the slow way.
+        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in values.filter(special).to_pylist()]
+        values = pc.replace_with_mask(values, special, pa.array(escaped, pa.string()))
+    return pc.binary_join_element_wise('"', values, '"', "")
