@@ -1,0 +1,6 @@
+"""Running a plan on a snapshot: start at `execute`."""
+
+from omnigraph.engine.reading.context import ReadOptions
+from omnigraph.engine.reading.execute import ReadResult, execute, explain_analyze
+
+__all__ = ["ReadOptions", "ReadResult", "execute", "explain_analyze"]

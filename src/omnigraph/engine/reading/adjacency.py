@@ -1,0 +1,357 @@
+"""Who is joined to whom: compressed adjacency of one edge table, kept across versions.
+
+A *segment* compresses the edges of some data files and never changes. A version is one large segment, marked where
+its edges are gone, plus a small segment of what came later; so the first read after a small commit costs what the
+commit was, not what the table is. When the small part has grown, everything is compressed anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.reading.dictionary import IdDictionary
+from omnigraph.engine.reading.kernels import (
+    Bools,
+    Csr,
+    Ints,
+    build_csr,
+    degrees,
+    expand_slots,
+    find_pairs,
+    first_of_pair,
+    slot_starts,
+)
+from omnigraph.engine.reading.tables import EdgeView, NodeView, file_codes
+
+OVERLAY_MIN = 50_000
+"""Edges that may stay outside the large segment whatever its size."""
+OVERLAY_SHARE = 0.25
+"""Share of the large segment that may be outside it, or dead inside it, before everything is compressed anew."""
+
+ASSEMBLED_MAX = 6
+"""Assembled versions kept per edge table version: three directions, for two versions of the nodes."""
+
+Files = tuple[str, ...]
+
+
+class Direction(StrEnum):
+    """Which way edges are followed from a start."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+    @property
+    def reverse(self) -> Direction:
+        """The direction that leads back."""
+        return _REVERSE[self]
+
+
+_REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
+
+
+class Segment:
+    """The edges of some fragments, as codes of their ends; compressed per direction when first asked for."""
+
+    def __init__(self, fragments: tuple[Files, ...], starts: Ints, sources: Any, targets: Any) -> None:
+        self.fragments = fragments
+        self.starts = starts
+        """Local row of each fragment's first edge, and the number of rows at the end."""
+        self.sources = sources
+        self.targets = targets
+        self._csr: dict[Direction, Csr] = {}
+        self._first: dict[Direction, Bools | None] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def place(self) -> dict[Files, int]:
+        """Index of each fragment."""
+        return {files: index for index, files in enumerate(self.fragments)}
+
+    def csr(self, direction: Direction) -> Csr:
+        """The compressed form."""
+        with self._lock:
+            found = self._csr.get(direction)
+            if found is None:
+                found = self._csr[direction] = self._build(direction)
+            return found
+
+    def adopt(self, direction: Direction, csr: Csr) -> None:
+        """Take a compressed form that was built earlier from the same edges."""
+        with self._lock:
+            self._csr[direction] = csr
+
+    def first(self, direction: Direction) -> Bools | None:
+        """The slots that stand for their pair while no edge is dead."""
+        csr = self.csr(direction)
+        if not csr.has_parallel:
+            return None
+        if direction not in self._first:
+            self._first[direction] = first_of_pair(csr, None)
+        return self._first[direction]
+
+    def _build(self, direction: Direction) -> Csr:
+        rows = np.arange(len(self), dtype=np.int64)
+        ends = {Direction.OUT: (self.sources, self.targets), Direction.IN: (self.targets, self.sources)}
+        if direction is Direction.BOTH:
+            # A self-loop is the same edge either way, so it gets one slot.
+            back = np.flatnonzero(self.sources != self.targets)
+            starts = np.concatenate((self.sources, self.targets[back]))
+            neighbours = np.concatenate((self.targets, self.sources[back]))
+            rows = np.concatenate((rows, back))
+        else:
+            starts, neighbours = ends[direction]
+        return build_csr(starts, neighbours, rows)
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays may come to occupy, both directions included."""
+        return len(self) * 40
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment as one version sees it."""
+
+    csr: Csr
+    live: Bools | None
+    """Slots whose edge is in this version; None means all."""
+    first: Bools | None
+    """Slots that stand for their pair in this version; None means all."""
+    row_starts: Ints
+    """Local row of each fragment's first edge."""
+    positions: Ints
+    """Position, in this version, of each fragment's first edge."""
+
+    def edge_positions(self, slots: Ints) -> Ints:
+        """Where in this version's table the edges of slots are."""
+        rows = self.csr.rows[slots].astype(np.int64)
+        if len(self.row_starts) == 1:
+            return np.asarray(rows + self.positions[0])
+        owner = np.searchsorted(self.row_starts, rows, side="right") - 1
+        return np.asarray(rows - self.row_starts[owner] + self.positions[owner])
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """The edges of one version, followed in one direction."""
+
+    parts: tuple[Part, ...]
+    edge_count: int
+    _memo: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def neighbours(self, nodes: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+        """(neighbour, index of the node) once per pair."""
+        met, owners = [], []
+        for part in self.parts:
+            slots, owner = expand_slots(part.csr, nodes, part.first)
+            met.append(part.csr.neighbours[slots].astype(np.int64))
+            owners.append(owner)
+        return _join(met), _join(owners)
+
+    def edges(self, nodes: npt.NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+        """(neighbour, index of the node, position of the edge) once per edge."""
+        met, owners, positions = [], [], []
+        for part in self.parts:
+            slots, owner = expand_slots(part.csr, nodes, part.live)
+            met.append(part.csr.neighbours[slots].astype(np.int64))
+            owners.append(owner)
+            positions.append(part.edge_positions(slots))
+        return _join(met), _join(owners), _join(positions)
+
+    def has_pairs(self, starts: npt.NDArray[Any], neighbours: npt.NDArray[Any]) -> Bools:
+        """Which pairs are joined by an edge."""
+        found = np.zeros(len(starts), dtype=np.bool_)
+        for part in self.parts:
+            found |= _pairs_in(part, starts, neighbours)
+        return found
+
+    def pair_degrees(self, nodes: npt.NDArray[Any]) -> Ints:
+        """How many neighbours each node has."""
+        return self._degrees("pairs", nodes)
+
+    def edge_degrees(self, nodes: npt.NDArray[Any]) -> Ints:
+        """How many edges each node has."""
+        return self._degrees("edges", nodes)
+
+    def _degrees(self, kind: str, nodes: npt.NDArray[Any]) -> Ints:
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for index, part in enumerate(self.parts):
+            key = f"{kind}{index}"
+            known = self._memo.get(key)
+            if known is None:
+                known = self._memo[key] = degrees(part.csr, part.first if kind == "pairs" else part.live)
+            if len(nodes) and int(nodes.max()) >= len(known):
+                inside = nodes < len(known)
+                total[inside] += known[nodes[inside]]
+            else:
+                total += known[nodes]
+        return total
+
+    def loops(self) -> Bools:
+        """Marks, by code, the nodes that have an edge to themselves."""
+        found = self._memo.get("loops")
+        if found is None:
+            most = max((part.csr.node_count for part in self.parts), default=0)
+            found = np.zeros(most, dtype=np.bool_)
+            for part in self.parts:
+                starts = slot_starts(part.csr)
+                same = starts == part.csr.neighbours
+                if part.live is not None:
+                    same &= part.live
+                found[starts[same]] = True
+            self._memo["loops"] = found
+        return found
+
+
+def _join(arrays: list[Ints]) -> Ints:
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+
+
+def _pairs_in(part: Part, starts: npt.NDArray[Any], neighbours: npt.NDArray[Any]) -> Bools:
+    """Whether the pair has a live slot; the first slot of a pair may be dead while a parallel one lives."""
+    csr = part.csr
+    slots = find_pairs(csr, starts, neighbours)
+    found = slots >= 0
+    if part.live is None:
+        return found
+    alive = found & part.live[np.where(found, slots, 0)]
+    if not csr.has_parallel:
+        return alive
+    open_rows = np.flatnonzero(found & ~alive)
+    slot = slots[open_rows]
+    last = len(csr.neighbours) - 1
+    while len(open_rows):
+        following = slot + 1
+        same = (following <= last) & (following < csr.offsets[starts[open_rows] + 1])
+        same &= csr.neighbours[np.minimum(following, last)] == neighbours[open_rows]
+        open_rows, slot = open_rows[same], following[same]
+        hit = part.live[slot]
+        alive[open_rows[hit]] = True
+        open_rows, slot = open_rows[~hit], slot[~hit]
+    return alive
+
+
+# --- assembling a version ---------------------------------------------------------------------------------------------
+
+
+def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
+    """The edges of one version in one direction; only edges whose two ends exist in the snapshot take part."""
+    key = ("adjacency", edges.key, sources.key, targets.key, sources.dictionary.lineage, direction)
+    memo: dict[Any, Adjacency] = edges.handle.memo.setdefault("adjacency", {})
+    found = memo.get(key)
+    if found is None:
+        found = memo[key] = _assemble(edges, sources, targets, direction)
+        while len(memo) > ASSEMBLED_MAX:
+            memo.pop(next(iter(memo)), None)
+    return found
+
+
+def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
+    if not edges.fragments:
+        return Adjacency((), 0)
+    base, overlay = segments(edges, sources.dictionary, targets.dictionary)
+    starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
+    parts: list[Part] = []
+    for segment in (base, overlay):
+        if segment is None or not len(segment):
+            continue
+        part = _part(segment, edges, direction)
+        part = _without_dangling(part, starts, ends)
+        if parts:
+            part = _without_shadowed(part, parts)
+        parts.append(part)
+    return Adjacency(tuple(parts), edges.live_count)
+
+
+def segments(edges: EdgeView, sources: IdDictionary, targets: IdDictionary) -> tuple[Segment, Segment | None]:
+    """The large segment to use for this version and a small one for the edges outside it."""
+    key = ("segment", edges.handle.uri, sources.lineage, targets.lineage)
+    base: Segment | None = edges.cache.get(key)
+    if base is not None:
+        outside = [fragment for fragment in edges.fragments if fragment.files not in base.place]
+        extra = sum(fragment.physical_rows for fragment in outside)
+        kept = sum(fragment.live_rows for fragment in edges.fragments if fragment.files in base.place)
+        allowed = max(OVERLAY_MIN, int(len(base) * OVERLAY_SHARE))
+        if extra <= allowed and len(base) - kept <= allowed:
+            if not outside:
+                return base, None
+            return base, edges.cache.get_or_make(
+                ("overlay", *key, tuple(fragment.files for fragment in outside)),
+                lambda: _segment(edges, outside, sources, targets),
+                lambda made: made.nbytes,
+            )
+    base = _segment(edges, list(edges.fragments), sources, targets)
+    edges.cache.put(key, base, base.nbytes)
+    return base, None
+
+
+def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
+    starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
+    ends = [
+        np.concatenate([file_codes(edges, fragment, column, dictionary) for fragment in fragments])
+        for column, dictionary in (("src", sources), ("dst", targets))
+    ]
+    return Segment(tuple(fragment.files for fragment in fragments), starts, ends[0], ends[1])
+
+
+def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:
+    here = {fragment.files: index for index, fragment in enumerate(edges.fragments)}
+    positions = np.full(len(segment.fragments), -1, dtype=np.int64)
+    dead: list[Ints] = []
+    for index, files in enumerate(segment.fragments):
+        start, end = int(segment.starts[index]), int(segment.starts[index + 1])
+        place = here.get(files)
+        if place is None:
+            dead.append(np.arange(start, end, dtype=np.int64))
+            continue
+        positions[index] = edges.starts[place]
+        if edges.fragments[place].deleted_rows:
+            dead.append(start + edges.deleted_offsets(edges.fragments[place]))
+    csr = segment.csr(direction)
+    row_starts = segment.starts[:-1]
+    if not dead:
+        return Part(csr, None, segment.first(direction), row_starts, positions)
+    gone = np.zeros(len(segment), dtype=np.bool_)
+    gone[np.concatenate(dead)] = True
+    live = ~gone[csr.rows]
+    return Part(csr, live, first_of_pair(csr, live), row_starts, positions)
+
+
+def _without_dangling(part: Part, starts: NodeView, ends: NodeView) -> Part:
+    """Leave out edges to nodes this snapshot does not have; a sound graph has none, and then nothing changes."""
+    csr = part.csr
+    inside = csr.node_count <= len(starts.positions) and csr.neighbour_bound <= len(ends.positions)
+    if inside and starts.is_complete and ends.is_complete:
+        return part
+    sound = starts.present(slot_starts(csr)) & ends.present(csr.neighbours.astype(np.int64))
+    live = sound if part.live is None else sound & part.live
+    if bool(live.all()) or (part.live is not None and np.array_equal(live, part.live)):
+        return part
+    return Part(csr, live, first_of_pair(csr, live), part.row_starts, part.positions)
+
+
+def _without_shadowed(part: Part, earlier: list[Part]) -> Part:
+    """A pair that an earlier part already has is not met a second time."""
+    csr = part.csr
+    starts, neighbours = slot_starts(csr), csr.neighbours.astype(np.int64)
+    shadowed = np.zeros(len(starts), dtype=np.bool_)
+    for other in earlier:
+        inside = np.flatnonzero(starts < other.csr.node_count)
+        shadowed[inside] |= _pairs_in(other, starts[inside], neighbours[inside])
+    if not shadowed.any():
+        return part
+    first = ~shadowed if part.first is None else part.first & ~shadowed
+    return Part(csr, part.live, first, part.row_starts, part.positions)

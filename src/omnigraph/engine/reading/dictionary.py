@@ -1,0 +1,152 @@
+"""Small integers for node ids: a dictionary that only grows.
+
+An id keeps its code for as long as the dictionary lives, whatever happens to its node, so arrays of codes made from a
+data file never need to be made again. One dictionary serves all snapshots and branches of a node table; which codes
+are present in a snapshot is that snapshot's own knowledge.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.ids import new_ulid
+
+Codes = npt.NDArray[np.int32]
+TAIL_MAX = 4096
+"""Ids kept outside the sorted part before they are folded into it."""
+SMALL = 2048
+"""Batches up to this size are looked up by binary search; larger ones by one hash join."""
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """The folded part: `ids[i]` has code i; `ordered` are the same ids ascending, `codes` their codes."""
+
+    ids: pa.Array
+    ordered: pa.Array
+    codes: Codes
+
+    @classmethod
+    def of(cls, ids: pa.Array) -> _Sorted:
+        codes = pc.sort_indices(ids).to_numpy().astype(np.int32)
+        return cls(ids, ids.take(pa.array(codes)), codes)
+
+    def find(self, ids: pa.Array) -> Codes:
+        """The code of each id, or -1; a binary search per id."""
+        if not len(self.ids):
+            return np.full(len(ids), -1, dtype=np.int32)
+        where = pc.search_sorted(self.ordered, ids).to_numpy()
+        inside = np.minimum(where, len(self.ids) - 1)
+        same = pc.equal(self.ordered.take(pa.array(inside)), ids).to_numpy(zero_copy_only=False)
+        return np.where(same, self.codes[inside], -1).astype(np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays occupy."""
+        return int(self.ids.nbytes + self.ordered.nbytes + self.codes.nbytes)
+
+
+class IdDictionary:
+    """Codes for the ids of one node table. Safe to share between threads."""
+
+    def __init__(self, ids: pa.Array | None = None, *, lineage: str | None = None) -> None:
+        self.lineage = lineage or new_ulid()
+        """Names this assignment of codes; equal lineages agree on every code both have."""
+        self._sorted = _Sorted.of(pa.array([], pa.string()) if ids is None else ids)
+        self._tail: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._sorted.ids) + len(self._tail)
+
+    @property
+    def nbytes(self) -> int:
+        """What the folded part occupies."""
+        return self._sorted.nbytes
+
+    def code(self, entity_id: str) -> int:
+        """The code of an id, or -1 when it was never seen."""
+        found = self._tail.get(entity_id)
+        if found is not None:
+            return found
+        return int(self._sorted.find(pa.array([entity_id], pa.string()))[0])
+
+    def find(self, ids: pa.Array) -> Codes:
+        """The code of each id, or -1, without learning new ones."""
+        with self._lock:
+            return self._find(ids)
+
+    def encode(self, ids: pa.Array) -> Codes:
+        """The code of each id; ids never seen are given the next codes."""
+        with self._lock:
+            codes = self._find(ids)
+            missing = np.flatnonzero(codes < 0)
+            if len(missing):
+                codes[missing] = self._learn(ids.take(pa.array(missing)))
+            return codes
+
+    def ids_of(self, codes: npt.NDArray[np.integer]) -> pa.Array:
+        """The ids of codes this dictionary gave out."""
+        folded, tail = self._sorted, self._tail
+        if not tail or not len(codes) or int(codes.max()) < len(folded.ids):
+            return folded.ids.take(pa.array(codes))
+        with self._lock:
+            return self._all_ids().take(pa.array(codes))
+
+    def all_ids(self) -> pa.Array:
+        """Every id, in code order."""
+        with self._lock:
+            return self._all_ids()
+
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """For each code its place among all ids in ascending order."""
+        with self._lock:
+            if self._tail:
+                self._fold()
+            folded = self._sorted
+        ranks = np.empty(len(folded.codes), dtype=np.int64)
+        ranks[folded.codes] = np.arange(len(folded.codes))
+        return ranks
+
+    def _find(self, ids: pa.Array) -> Codes:
+        if len(ids) <= SMALL:
+            codes = self._sorted.find(ids)
+        else:
+            codes = pc.fill_null(pc.index_in(ids, value_set=self._sorted.ids), -1).to_numpy().astype(np.int32)
+        if self._tail:
+            missing = np.flatnonzero(codes < 0)
+            if len(missing):
+                tail = pa.array(list(self._tail), pa.string())
+                places = pc.index_in(ids.take(pa.array(missing)), value_set=tail)
+                found = pc.fill_null(places, -1).to_numpy()
+                codes[missing] = np.where(found >= 0, found + len(self._sorted.ids), -1)
+        return codes
+
+    def _learn(self, ids: pa.Array) -> Codes:
+        encoded = pc.dictionary_encode(ids)
+        start = len(self)
+        fresh = encoded.dictionary
+        if len(self._tail) + len(fresh) <= TAIL_MAX:
+            for offset, entity_id in enumerate(fresh.to_pylist()):
+                self._tail[entity_id] = start + offset
+        else:
+            self._fold(fresh)
+        return np.asarray(encoded.indices.to_numpy() + start, dtype=np.int32)
+
+    def _fold(self, fresh: pa.Array | None = None) -> None:
+        parts = [self._sorted.ids, pa.array(list(self._tail), pa.string())]
+        if fresh is not None:
+            parts.append(fresh)
+        self._sorted = _Sorted.of(pa.concat_arrays([part.cast(pa.string()) for part in parts]))
+        self._tail = {}
+
+    def _all_ids(self) -> pa.Array:
+        if not self._tail:
+            return self._sorted.ids
+        return pa.concat_arrays([self._sorted.ids, pa.array(list(self._tail), pa.string())])

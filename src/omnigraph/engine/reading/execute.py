@@ -1,0 +1,304 @@
+"""Running a read plan on a snapshot.
+
+`execute` matches the pattern, ranks or groups, puts the rows in order, and hands back positions that become columns
+when they are asked for: as one table, or batch by batch so that a huge result never exists whole.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.engine.reading.aggregate import aggregate_column, group_rows
+from omnigraph.engine.reading.context import Context, EmbedsText, OpensTables, ReadOptions, Step
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.match import Counting, match_pattern
+from omnigraph.engine.reading.ordering import Key, id_key, order_rows, sort_key, tie_break_variables
+from omnigraph.engine.reading.project import Scores, evaluate, result_schema
+from omnigraph.engine.reading.rank import rank_rows
+from omnigraph.errors import InternalError, LimitError
+from omnigraph.plan.explain import Explanation, explain, show
+from omnigraph.plan.operators import (
+    Aggregate,
+    Bm25,
+    EntityId,
+    Expression,
+    Filter,
+    Literal,
+    Nearest,
+    Now,
+    OrderKey,
+    ParameterRef,
+    Pattern,
+    Projection,
+    PropertyRef,
+    ReadPlan,
+    Rrf,
+    TextFunction,
+    TextMatch,
+)
+
+BATCH_ROWS = 65_536
+
+
+@dataclass
+class ReadResult:
+    """The rows of one execution. Columns are fetched when asked for, so a result can be streamed."""
+
+    schema: pa.Schema
+    length: int
+    steps: list[Step]
+    _context: Context
+    _projections: tuple[Projection, ...]
+    _frame: Frame | None = None
+    _scores: Scores = field(default_factory=dict)
+    _table: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return self.length
+
+    def to_table(self) -> pa.Table:
+        """All rows as one table.
+
+        Raises:
+            LimitError: it would be larger than `ReadOptions.result_bytes_max`; use `to_batches`.
+        """
+        if self._table is None:
+            limit = self._context.options.result_bytes_max
+            batches, size = [], 0
+            for batch in self.to_batches():
+                size += batch.nbytes
+                if size > limit:
+                    raise LimitError(
+                        f"the result is larger than {limit:,} bytes: read it with to_batches()",
+                        resource="result_bytes",
+                        limit=limit,
+                        actual=size,
+                    )
+                batches.append(batch)
+            self._table = pa.Table.from_batches(batches, self.schema)
+        return self._table
+
+    def to_batches(self, rows_max: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches; each is made when it is reached, and none is kept."""
+        if self._table is not None:
+            yield from self._table.to_batches(max_chunksize=rows_max)
+            return
+        for begin in range(0, self.length, rows_max):
+            yield self._batch(begin, min(begin + rows_max, self.length))
+
+    def _batch(self, begin: int, end: int) -> pa.RecordBatch:
+        if self._frame is None:
+            raise InternalError("a result has neither rows nor a table")
+        span = slice(begin, end)
+        whole = begin == 0 and end == self.length
+        frame = self._frame if whole else self._frame.take(np.arange(begin, end))
+        scores = {expression: values[span] for expression, values in self._scores.items()}
+        columns = [
+            _fit(evaluate(self._context, projection.expression, frame, scores), kind.type)
+            for projection, kind in zip(self._projections, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _fit(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
+
+
+def execute(
+    plan: ReadPlan,
+    snapshot: OpensTables,
+    params: Mapping[str, Any],
+    *,
+    options: ReadOptions | None = None,
+    embedder: EmbedsText | None = None,
+    now: dt.datetime | None = None,
+) -> ReadResult:
+    """Run a plan. `params` are bound values (`omnigraph.plan.parameters.bind`); the snapshot never changes meanwhile.
+
+    Raises:
+        LimitError: more rows, bytes or time than `options` allow.
+        InputError: a text given to `nearest` cannot be embedded, or not in the space of the stored vectors.
+    """
+    context = Context(plan, snapshot, params, options or ReadOptions(), embedder, now or dt.datetime.now(dt.UTC))
+    frame = match_pattern(context, _with_implied(plan), _asked(plan), Counting.NUMBERS)
+    if plan.is_aggregate:
+        return _aggregated(context, frame)
+    context.check_rows(frame.total(), len(frame.columns), "the result")
+    frame = frame.unweighted()
+    return _ordered(context, frame)
+
+
+def explain_analyze(
+    plan: ReadPlan,
+    snapshot: OpensTables,
+    params: Mapping[str, Any],
+    *,
+    options: ReadOptions | None = None,
+    embedder: EmbedsText | None = None,
+) -> Explanation:
+    """Run a plan and tell what was done: each step in the order it ran, why, its rows and its milliseconds."""
+    result = execute(plan, snapshot, params, options=options, embedder=embedder)
+    for _ in result.to_batches():
+        pass
+    tree = explain(plan)
+    run = Explanation("run", f"{len(result):,} rows", _nested(result.steps, 0))
+    return Explanation(tree.operator, tree.detail, (*tree.children, run), tree.facts)
+
+
+def _nested(steps: list[Step], depth: int) -> tuple[Explanation, ...]:
+    """Steps as a tree: the steps of an anti-join's own pattern stand below it."""
+    found: list[Explanation] = []
+    place = 0
+    while place < len(steps):
+        step = steps[place]
+        end = place + 1
+        while end < len(steps) and steps[end].depth > depth:
+            end += 1
+        facts = {"rows": step.rows, "ms": round(step.seconds * 1000, 3)}
+        if step.reason:
+            facts = {"why": step.reason, **facts}  # type: ignore[dict-item]
+        found.append(Explanation(step.operator, step.detail, _nested(steps[place + 1 : end], depth + 1), facts))
+        place = end
+    return tuple(found)
+
+
+# --- what is asked of the pattern -------------------------------------------------------------------------------------
+
+
+def _with_implied(plan: ReadPlan) -> Pattern:
+    """A `bm25` ranking keeps only rows that share a word, so the pattern may look for those from the start."""
+    if not isinstance(plan.rank, Bm25):
+        return plan.pattern
+    shared = Filter(TextMatch(TextFunction.SEARCH, plan.rank.property, plan.rank.query))
+    pattern = plan.pattern
+    return Pattern(pattern.scans, pattern.expands, (*pattern.filters, shared), pattern.anti_joins)
+
+
+def _asked(plan: ReadPlan) -> frozenset[str]:
+    """Variables whose values the result or its order needs."""
+    asked: set[str] = set()
+    for projection in plan.projections:
+        asked |= expression_variables(projection.expression)
+    for key in plan.order:
+        asked |= expression_variables(key.expression)
+    if plan.rank is not None:
+        asked |= expression_variables(plan.rank)
+    if plan.is_ordered and not plan.is_aggregate:
+        named = {scan.variable for scan in plan.pattern.scans}
+        named |= {e.edge_variable for e in plan.pattern.expands if e.edge_variable is not None}
+        asked |= {name for name in named if not name.startswith("_anon")}
+    return frozenset(asked)
+
+
+def expression_variables(expression: Expression) -> frozenset[str]:
+    """The variables whose values an expression reads; counting a variable reads none of its values."""
+    match expression:
+        case PropertyRef() | EntityId():
+            return frozenset((expression.variable,))
+        case TextMatch() | Bm25() | Nearest():
+            return frozenset((expression.property.variable,))
+        case Rrf():
+            return expression_variables(expression.first) | expression_variables(expression.second)
+        case Aggregate(argument=PropertyRef() as argument):
+            return frozenset((argument.variable,))
+        case Aggregate() | ParameterRef() | Literal() | Now():
+            return frozenset()
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _ordered(context: Context, frame: Frame) -> ReadResult:
+    plan = context.plan
+    scores: dict[Expression, npt.NDArray[np.float64]] = {}
+    keys: list[Key] = []
+    ties: tuple[Key, ...] = ()
+    if plan.rank is not None:
+        with context.step("rank", show(plan.rank), "after all conditions") as note:
+            ranked = rank_rows(context, plan.rank, frame, plan.limit)
+            frame, ties = ranked.frame, ranked.ties
+            scores[plan.rank] = ranked.scores
+            keys.extend(ranked.keys)
+            note.rows = len(frame)
+    if plan.is_ordered:
+        keys.extend(_order_key(context, key, frame, scores) for key in plan.order)
+        keys.extend(ties)
+        keys.extend(id_key(context, name, frame.columns[name]) for name in tie_break_variables(frame))
+    rows = _in_order(context, len(frame), keys)
+    if len(rows) != len(frame) or keys:
+        frame = frame.take(rows)
+        scores = {expression: values[rows] for expression, values in scores.items()}
+    schema = result_schema(plan.projections)
+    return ReadResult(schema, len(frame), context.steps, context, plan.projections, frame, scores)
+
+
+def _in_order(context: Context, length: int, keys: list[Key]) -> Ints:
+    plan = context.plan
+    if not keys and plan.limit is None:
+        return np.arange(length, dtype=np.int64)
+    detail = ", ".join(f"{show(key.expression)}{' desc' if key.descending else ''}" for key in plan.order)
+    with context.step(
+        "order" if keys else "limit", detail, "" if plan.limit is None else f"limit {plan.limit}"
+    ) as note:
+        rows = order_rows(length, keys, plan.limit)
+        note.rows = len(rows)
+    return rows
+
+
+def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) -> Key:
+    def made(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        chosen = frame if rows is None else frame.take(rows)
+        kept = scores if rows is None else {e: values[rows] for e, values in scores.items()}
+        return sort_key(evaluate(context, key.expression, chosen, kept), key.descending)
+
+    return made
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _aggregated(context: Context, frame: Frame) -> ReadResult:
+    plan = context.plan
+    keys = [p.expression for p in plan.projections if isinstance(p.expression, PropertyRef | EntityId)]
+    with context.step("aggregate", ", ".join(show(key) for key in keys) or "all rows", "") as note:
+        groups = group_rows(context, frame, keys)
+        shared = groups.representatives if keys else Frame(1)
+        columns: dict[Expression, pa.Array] = {}
+        for expression in _group_expressions(plan):
+            if isinstance(expression, Aggregate):
+                columns[expression] = aggregate_column(context, groups, expression)
+            else:
+                columns[expression] = evaluate(context, expression, shared, {})
+        note.rows = len(groups)
+    sort_keys = [_column_key(columns[key.expression], key.descending) for key in plan.order]
+    if plan.order:
+        sort_keys.extend(_column_key(columns[key], False) for key in keys)
+    rows = _in_order(context, len(groups), sort_keys)
+    taken = pa.array(rows)
+    schema = result_schema(plan.projections)
+    arrays = [
+        _fit(columns[projection.expression].take(taken), kind.type)
+        for projection, kind in zip(plan.projections, schema, strict=True)
+    ]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    return ReadResult(schema, table.num_rows, context.steps, context, plan.projections, _table=table)
+
+
+def _group_expressions(plan: ReadPlan) -> list[Expression]:
+    wanted = [projection.expression for projection in plan.projections]
+    return list(dict.fromkeys([*wanted, *(key.expression for key in plan.order)]))
+
+
+def _column_key(column: pa.Array, descending: bool) -> Key:
+    def made(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        return sort_key(column if rows is None else column.take(pa.array(rows)), descending)
+
+    return made

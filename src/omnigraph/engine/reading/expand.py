@@ -1,0 +1,100 @@
+"""Following edges: one hop or several, from either end, by pairs or by edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omnigraph.engine.reading.adjacency import Adjacency, Direction
+from omnigraph.engine.reading.context import Context
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.kernels import Bools, Ints, ranges, shortest_distances
+from omnigraph.plan.operators import Expand
+
+
+def direction_of(expand: Expand, from_source: bool) -> Direction:
+    """Which way edges are followed when the expand starts at its source, or at its target."""
+    if expand.undirected:
+        return Direction.BOTH
+    return Direction.OUT if from_source else Direction.IN
+
+
+def degree_factor(context: Context, expand: Expand, frame: Frame, from_source: bool) -> Ints:
+    """By how much one hop multiplies each row, without listing where it leads."""
+    adjacency = context.adjacency(expand, direction_of(expand, from_source))
+    near = frame.columns[expand.source if from_source else expand.target]
+    return adjacency.edge_degrees(near) if expand.edge_variable is not None else adjacency.pair_degrees(near)
+
+
+def expand_total(context: Context, expand: Expand, frame: Frame, from_source: bool) -> int:
+    """How many rows one hop makes; for several hops what the first makes, a lower bound."""
+    return int(degree_factor(context, expand, frame, from_source).sum())
+
+
+def expand_frame(
+    context: Context, expand: Expand, frame: Frame, from_source: bool, *, edge_wanted: bool, check: bool
+) -> Frame:
+    """Bind the far end (and the edge when wanted); with `check` the far end is bound already and must agree."""
+    near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
+    adjacency = context.adjacency(expand, direction_of(expand, from_source))
+    edge_positions = None
+    if (expand.min_hops, expand.max_hops) != (1, 1):
+        met, owner = reach(context, expand, adjacency, frame.columns[near], from_source)
+    elif expand.edge_variable is not None:
+        met, owner, edge_positions = adjacency.edges(frame.columns[near])
+    else:
+        met, owner = adjacency.neighbours(frame.columns[near])
+    if check or near == far:
+        agree = frame.columns[far][owner] == met
+        met, owner = met[agree], owner[agree]
+        edge_positions = None if edge_positions is None else edge_positions[agree]
+    grown = frame.take(owner).bind(far, met)
+    if edge_wanted and edge_positions is not None and expand.edge_variable is not None:
+        grown = grown.bind(expand.edge_variable, edge_positions)
+    return grown
+
+
+def joined(context: Context, expand: Expand, frame: Frame) -> Bools:
+    """Which rows have their two bound ends joined."""
+    sources, targets = frame.columns[expand.source], frame.columns[expand.target]
+    adjacency = context.adjacency(expand, direction_of(expand, True))
+    if (expand.min_hops, expand.max_hops) == (1, 1):
+        return adjacency.has_pairs(sources, targets)
+    bound = max(int(sources.max(initial=0)), int(targets.max(initial=0))) + 1
+    met, owner = reach(context, expand, adjacency, np.unique(sources), True)
+    wanted = np.unique(sources)[owner] * bound + met if len(met) else met
+    inside = met < bound
+    return np.isin(sources * bound + targets, wanted[inside])
+
+
+def reach(context: Context, expand: Expand, adjacency: Adjacency, starts: Ints, from_source: bool) -> tuple[Ints, Ints]:
+    """(node, index of the start) for every node whose shortest distance is within the bounds.
+
+    An edge from a node to itself is met one hop after that node: it lets the node count once more, one hop further,
+    which matters only just below the lower bound.
+    """
+    if expand.source_type != expand.target_type:
+        if expand.min_hops > 1:
+            empty = np.empty(0, dtype=np.int64)
+            return empty, empty
+        return adjacency.neighbours(starts)
+    unique, group = np.unique(starts, return_inverse=True)
+    group = group.reshape(-1)
+    count = len(context.nodes(expand.source_type).positions)
+    met, owner, distance = shortest_distances(unique, adjacency.neighbours, count, expand.min_hops - 1, expand.max_hops)
+    loops = adjacency.loops()
+    looping = met if from_source else unique[owner]
+    has_loop = (looping < len(loops)) & loops[np.minimum(looping, max(len(loops) - 1, 0))] if len(loops) else False
+    keep = (distance >= expand.min_hops) | has_loop
+    met, owner = met[keep], owner[keep]
+    if len(unique) == len(starts) and bool((unique == starts).all()):
+        return met, owner
+    return _fan_out(met, owner, group, len(unique))
+
+
+def _fan_out(met: Ints, owner: Ints, group: Ints, groups: int) -> tuple[Ints, Ints]:
+    """Give each start of a group of equal starts the group's answer."""
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(owner, minlength=groups)
+    begins = np.cumsum(sizes) - sizes
+    places, rows = ranges(begins[group], sizes[group])
+    return met[order][places], rows

@@ -1,0 +1,234 @@
+"""Array work on positions: compressed adjacency, expansion, breadth-first search, joins.
+
+Everything takes and returns numpy arrays of integers; nothing here knows of tables, types or queries. A *slot* is one
+entry of a compressed adjacency; a *pair* is a (start, neighbour) combination, met once however many slots hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+AnyInts = npt.NDArray[Any]
+
+VISITED_CELLS_MAX = 1 << 26
+"""How many (start, node) cells one breadth-first pass marks at a time: one byte each."""
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Slots grouped by start: those of node `i` are `offsets[i]` up to `offsets[i + 1]`, by neighbour."""
+
+    offsets: AnyInts
+    neighbours: npt.NDArray[np.int32]
+    rows: AnyInts
+    """For each slot the row of its edge, in the numbering of the arrays the adjacency was built from."""
+    has_parallel: bool
+    """Whether some pair has more than one slot."""
+    neighbour_bound: int
+    """Above every neighbour."""
+
+    @property
+    def node_count(self) -> int:
+        """How many starts are addressable."""
+        return len(self.offsets) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays occupy."""
+        return int(self.offsets.nbytes + self.neighbours.nbytes + self.rows.nbytes)
+
+
+def build_csr(starts: AnyInts, neighbours: AnyInts, rows: AnyInts) -> Csr:
+    """Group edges by start, with the neighbours of each start ascending."""
+    node_count = int(starts.max(initial=-1)) + 1
+    bound = int(neighbours.max(initial=-1)) + 1
+    # One sort by a combined key beats a two-key lexsort several times over.
+    key = starts.astype(np.int64) * max(bound, 1) + neighbours
+    order = np.argsort(key)
+    offsets = np.zeros(node_count + 1, dtype=np.int64)
+    if node_count:
+        np.cumsum(np.bincount(starts, minlength=node_count), out=offsets[1:])
+    sorted_key = key[order]
+    has_parallel = bool(len(key) > 1 and np.any(sorted_key[1:] == sorted_key[:-1]))
+    row_type = np.int32 if int(rows.max(initial=0)) < 2**31 else np.int64
+    return Csr(offsets, neighbours[order].astype(np.int32), rows[order].astype(row_type), has_parallel, bound)
+
+
+def slot_starts(csr: Csr) -> AnyInts:
+    """The start of every slot, in slot order."""
+    return np.repeat(np.arange(csr.node_count, dtype=np.int64), np.diff(csr.offsets))
+
+
+def first_of_pair(csr: Csr, live: Bools | None) -> Bools | None:
+    """Marks the slots that stand for their pair: the first live one. None when every slot does."""
+    if not csr.has_parallel:
+        return live
+    starts = slot_starts(csr)
+    where = np.flatnonzero(live) if live is not None else np.arange(len(starts))
+    marks = np.zeros(len(starts), dtype=np.bool_)
+    if len(where):
+        new = np.ones(len(where), dtype=np.bool_)
+        new[1:] = (starts[where][1:] != starts[where][:-1]) | (csr.neighbours[where][1:] != csr.neighbours[where][:-1])
+        marks[where[new]] = True
+    return marks
+
+
+def ranges(begins: AnyInts, lengths: AnyInts) -> tuple[Ints, Ints]:
+    """All integers of several ranges, one range after the other, with the number of the range each belongs to."""
+    total = int(lengths.sum())
+    owner = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    if total == 0:
+        return np.empty(0, dtype=np.int64), owner
+    ends = np.cumsum(lengths)
+    shift = np.asarray(begins, dtype=np.int64) - (ends - lengths)
+    return np.arange(total, dtype=np.int64) + shift[owner], owner
+
+
+def expand_slots(csr: Csr, nodes: AnyInts, mask: Bools | None) -> tuple[Ints, Ints]:
+    """The slots of each given node (those `mask` admits), and for each slot the index of the node it belongs to."""
+    if len(nodes) == 1:
+        node = int(nodes[0])
+        if node >= csr.node_count:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        slots = np.arange(csr.offsets[node], csr.offsets[node + 1], dtype=np.int64)
+        if mask is not None:
+            slots = slots[mask[slots]]
+        return slots, np.zeros(len(slots), dtype=np.int64)
+    if len(nodes) and int(nodes.max()) >= csr.node_count:
+        inside = np.flatnonzero(nodes < csr.node_count)
+        slots, owner = expand_slots(csr, nodes[inside], mask)
+        return slots, inside[owner]
+    begins = csr.offsets[nodes]
+    slots, owner = ranges(begins, csr.offsets[nodes + 1] - begins)
+    if mask is not None:
+        keep = mask[slots]
+        return slots[keep], owner[keep]
+    return slots, owner
+
+
+def degrees(csr: Csr, mask: Bools | None) -> Ints:
+    """How many slots that `mask` admits each start has."""
+    if mask is None:
+        return np.diff(csr.offsets)
+    sums = np.zeros(len(mask) + 1, dtype=np.int64)
+    np.cumsum(mask, out=sums[1:])
+    return sums[csr.offsets[1:]] - sums[csr.offsets[:-1]]
+
+
+def find_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
+    """The first slot of each (start, neighbour) pair, or -1; a binary search inside every start's slots at once."""
+    inside = starts < csr.node_count
+    safe = np.where(inside, starts, 0)
+    if csr.node_count == 0:
+        return np.full(len(starts), -1, dtype=np.int64)
+    low = csr.offsets[safe].astype(np.int64)
+    end = csr.offsets[safe + 1].astype(np.int64)
+    high = end.copy()
+    longest = int((high - low).max()) if len(low) else 0
+    if not len(csr.neighbours):
+        return np.full(len(starts), -1, dtype=np.int64)
+    last = len(csr.neighbours) - 1
+    for _ in range(longest.bit_length()):
+        middle = (low + high) >> 1
+        below = (csr.neighbours[np.minimum(middle, last)] < neighbours) & (low < high)
+        low = np.where(below, middle + 1, low)
+        high = np.where(below, high, np.maximum(middle, low))
+    found = inside & (low < end)
+    found &= csr.neighbours[np.minimum(low, last)] == neighbours
+    return np.where(found, low, -1)
+
+
+Neighbours = Callable[[Ints], tuple[Ints, Ints]]
+"""Given nodes, returns (neighbour, index of the node it belongs to) for each pair."""
+
+
+def shortest_distances(
+    starts: Ints, neighbours: Neighbours, node_count: int, least: int, most: int
+) -> tuple[Ints, Ints, Ints]:
+    """Nodes whose least number of edges from a start lies in `least … most`; each start itself is at distance 0.
+
+    Returns (node, index of the start, distance). `starts` should be distinct, as every one is searched on its own.
+    """
+    nodes_out: list[Ints] = []
+    owners_out: list[Ints] = []
+    distances_out: list[Ints] = []
+    step = max(1, VISITED_CELLS_MAX // max(node_count, 1))
+    for begin in range(0, len(starts), step):
+        chunk = starts[begin : begin + step]
+        visited = np.zeros(len(chunk) * node_count, dtype=np.bool_)
+        frontier, owner = chunk, np.arange(len(chunk), dtype=np.int64)
+        visited[owner * node_count + frontier] = True
+        for distance in range(most + 1):
+            if distance:
+                frontier, owner = _next_frontier(frontier, owner, neighbours, visited, node_count)
+            if not len(frontier):
+                break
+            if distance >= least:
+                nodes_out.append(frontier)
+                owners_out.append(owner + begin)
+                distances_out.append(np.full(len(frontier), distance, dtype=np.int64))
+    if not nodes_out:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    return np.concatenate(nodes_out), np.concatenate(owners_out), np.concatenate(distances_out)
+
+
+def _next_frontier(
+    frontier: Ints, owner: Ints, neighbours: Neighbours, visited: Bools, node_count: int
+) -> tuple[Ints, Ints]:
+    met, through = neighbours(frontier)
+    cells = owner[through] * node_count + met
+    cells = cells[~visited[cells]]
+    visited[cells] = True
+    if len(cells) > node_count // 16 and len(visited) == node_count:
+        # A wide frontier of a single start: marking and collecting is cheaper than sorting.
+        marks = np.zeros(node_count, dtype=np.bool_)
+        marks[cells] = True
+        fresh = np.flatnonzero(marks)
+        return fresh, np.zeros(len(fresh), dtype=np.int64)
+    cells = np.unique(cells)
+    return cells % node_count, cells // node_count
+
+
+def distinct(columns: list[Ints], bounds: list[int]) -> tuple[Ints, Ints]:
+    """Number the distinct rows of several columns: (first row of each group, group of each row).
+
+    `bounds[i]` is above every value of column i. Groups are numbered in ascending order of their rows.
+    """
+    if not columns:
+        raise ValueError("distinct needs at least one column")
+    key = combine(columns, bounds)
+    top = int(key.max(initial=-1)) + 1
+    if 0 < top <= 8 * len(key):
+        # A small range: marking which keys occur needs no sort.
+        present = np.zeros(top, dtype=np.bool_)
+        present[key] = True
+        group = (np.cumsum(present) - 1)[key]
+        first = np.empty(int(present.sum()), dtype=np.int64)
+        first[group[::-1]] = np.arange(len(key) - 1, -1, -1)
+        return first, group
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return first.astype(np.int64), group.astype(np.int64).reshape(-1)
+
+
+def combine(columns: list[Ints], bounds: list[int]) -> Ints:
+    """One integer per row that is equal, and ordered, as the tuple of the columns is; values must not be negative."""
+    key = np.asarray(columns[0], dtype=np.int64)
+    size = max(bounds[0], 1)
+    for column, bound in zip(columns[1:], bounds[1:], strict=True):
+        width = max(bound, 1)
+        if size > (2**62) // width:
+            # Re-number so that the product fits; the number of distinct values is at most the number of rows.
+            _, key = np.unique(key, return_inverse=True)
+            key = key.astype(np.int64).reshape(-1)
+            size = len(key) + 1
+        key = key * width + column
+        size *= width
+    return key

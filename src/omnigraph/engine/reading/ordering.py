@@ -1,0 +1,119 @@
+"""Putting rows in their one order: nulls smallest, NaN the largest number, ids to break ties.
+
+Every sort key becomes integers that are small first. Keys are made only for the rows that can still matter: with a
+limit, the first key alone discards nearly everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.reading.context import Context
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.predicates import positions
+from omnigraph.engine.reading.tables import NodeView
+from omnigraph.engine.reading.values import as_numpy
+
+Key = Callable[[npt.NDArray[Any] | None], npt.NDArray[Any]]
+"""Sort key: given the rows of interest (None: all), integers that sort ascending as the rows should."""
+RANKS_FROM_DICTIONARY_MIN = 20_000
+
+
+def sort_key(array: pa.Array, descending: bool = False) -> npt.NDArray[Any]:
+    """Integers that order as the values do; nulls are smallest, so last when descending."""
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        key: npt.NDArray[Any] = _text_ranks(array)
+        return ~key if descending else key
+    numbers, valid = as_numpy(array)
+    key = float_key(numbers) if numbers.dtype.kind == "f" else numbers
+    if key.dtype == np.bool_:
+        key = key.astype(np.int64)
+    if valid is not None:
+        _, dense = np.unique(key, return_inverse=True)
+        key = np.where(valid, dense.reshape(-1) + 1, 0)
+    return ~key if descending else key
+
+
+def float_key(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Integers that order as floats do, with NaN above infinity and both zeros equal."""
+    wide = numbers.astype(np.float64) + 0.0
+    wide = np.where(np.isnan(wide), np.nan, wide)
+    bits = wide.view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+
+
+def _text_ranks(array: pa.Array) -> npt.NDArray[np.int64]:
+    encoded = pc.dictionary_encode(array)
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(order) + 1, dtype=np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    ranks[len(order)] = 0
+    return np.asarray(ranks[pc.fill_null(encoded.indices, len(order)).to_numpy()])
+
+
+def id_key(context: Context, variable: str, values: Ints) -> Key:
+    """Orders rows by the id of a variable."""
+
+    def key(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        chosen = values if rows is None else values[rows]
+        view = context.view(variable)
+        if not isinstance(view, NodeView):
+            return _text_ranks(view.take("id", positions(context, variable, chosen)))
+        if len(chosen) >= RANKS_FROM_DICTIONARY_MIN:
+            return view.dictionary.ranks()[chosen]
+        unique, group = np.unique(chosen, return_inverse=True)
+        return _text_ranks(view.dictionary.ids_of(unique))[group.reshape(-1)]
+
+    return key
+
+
+def ids_of(context: Context, variable: str, values: Ints) -> pa.Array:
+    """The ids of a variable's integers."""
+    view = context.view(variable)
+    if isinstance(view, NodeView):
+        return view.dictionary.ids_of(values)
+    return view.take("id", positions(context, variable, values))
+
+
+def tie_break_variables(frame: Frame) -> list[str]:
+    """The variables whose ids break ties, in name order; anonymous ones have no name."""
+    return sorted(name for name in frame.columns if not name.startswith(("_anon", "#")))
+
+
+def order_rows(length: int, keys: Sequence[Key], limit: int | None) -> Ints:
+    """The rows in order, at most `limit` of them."""
+    if limit == 0 or length == 0:
+        return np.empty(0, dtype=np.int64)
+    if not keys:
+        return np.arange(length if limit is None else min(limit, length), dtype=np.int64)
+    rows: Ints | None = None
+    done = 0
+    if limit is not None and limit * 2 < length:
+        rows, done = _discard(keys, limit)
+    made = [key(rows) for key in keys[done:]]
+    order = np.lexsort(made[::-1]) if len(made) > 1 else np.argsort(made[0], kind="stable")
+    if limit is not None:
+        order = order[:limit]
+    return order if rows is None else rows[order]
+
+
+def _discard(keys: Sequence[Key], limit: int) -> tuple[Ints | None, int]:
+    """Rows that can still be among the first, judged by the leading keys one after the other."""
+    rows: Ints | None = None
+    for key in keys:
+        values = key(rows)
+        if len(values) <= 2 * limit:
+            break
+        last = np.partition(values, limit - 1)[limit - 1]
+        kept = np.flatnonzero(values <= last)
+        rows = kept if rows is None else rows[kept]
+        if len(rows) <= 2 * limit or bool((values == last).sum() < len(values)):
+            break
+    return rows, 0

@@ -1,0 +1,110 @@
+"""Rows become columns: the last step, and the only one that fetches what a result shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.reading.context import Context
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.ordering import ids_of
+from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
+from omnigraph.engine.reading.search import bm25_scores, distances
+from omnigraph.errors import InternalError
+from omnigraph.plan.operators import (
+    Aggregate,
+    AggregateFunction,
+    Bm25,
+    EntityId,
+    Expression,
+    Literal,
+    Nearest,
+    Now,
+    ParameterRef,
+    Projection,
+    PropertyRef,
+    Rrf,
+    TextMatch,
+)
+
+Scores = Mapping[Expression, npt.NDArray[np.float64]]
+"""What ranking already computed, aligned with the rows."""
+
+
+def column_type(projection: Projection) -> pa.DataType:
+    """The Arrow type of a result column."""
+    match projection.expression:
+        case EntityId():
+            return pa.string()
+        case TextMatch():
+            return pa.bool_()
+        case Bm25() | Nearest() | Rrf():
+            return pa.float64()
+        case Now():
+            return pa.date64()
+        case Aggregate(function=AggregateFunction.COUNT):
+            return pa.int64()
+        case Aggregate(function=AggregateFunction.SUM | AggregateFunction.AVG):
+            return pa.float64()
+        case Aggregate(argument=PropertyRef() as argument):
+            return arrow_type(argument.type)
+        case PropertyRef() | ParameterRef() | Literal() as expression:
+            return arrow_type(expression.type)
+        case _:
+            return arrow_type(projection.type)
+
+
+def evaluate(context: Context, expression: Expression, frame: Frame, scores: Scores) -> pa.Array:
+    """One expression over the rows of a frame."""
+    if expression in scores:
+        return pa.array(scores[expression], pa.float64())
+    match expression:
+        case PropertyRef():
+            return FrameRows(context, frame).fetch(expression)
+        case EntityId():
+            return ids_of(context, expression.variable, frame.columns[expression.variable])
+        case ParameterRef() | Literal() | Now():
+            return constant_column(context, expression, len(frame))
+        case TextMatch():
+            return pa.array(predicate_mask(context, expression, FrameRows(context, frame)))
+        case Bm25():
+            key = ("bm25", expression)
+            if key not in context.memo:
+                context.memo[key] = bm25_scores(context, expression)
+            places = FrameRows(context, frame).positions(expression.property.variable)
+            return pa.array(context.memo[key][places])
+        case Nearest():
+            places = FrameRows(context, frame).positions(expression.property.variable)
+            values, known = distances(context, expression, places)
+            return pa.array(values, pa.float64(), mask=~known)
+        case Rrf() | Aggregate():
+            raise InternalError(f"{type(expression).__name__} was not computed before the rows were projected")
+
+
+def constant_column(context: Context, expression: ParameterRef | Literal | Now, length: int) -> pa.Array:
+    """The same value on every row."""
+    constant = context.constant(expression)
+    kind = arrow_type(constant.type)
+    if constant.value is None:
+        return pa.nulls(length, kind)
+    return pa.repeat(_scalar(constant.value, constant.type, kind), length)
+
+
+def _scalar(value: Any, declared: PropertyType, kind: pa.DataType) -> pa.Scalar:
+    physical = {Scalar.DATETIME: pa.int64(), Scalar.DATE: pa.int32()}.get(declared.scalar)
+    if physical is None:
+        return pa.scalar(list(value) if isinstance(value, tuple) else value, kind)
+    if declared.is_list:
+        return pa.array([list(value)], pa.list_(physical)).cast(pa.list_(kind.value_type))[0]
+    return pa.array([value], physical).view(kind)[0]
+
+
+def result_schema(projections: tuple[Projection, ...]) -> pa.Schema:
+    """The columns of a result, in projection order."""
+    return pa.schema([pa.field(projection.column, column_type(projection)) for projection in projections])

@@ -1,0 +1,111 @@
+"""Ranking: best rows first, after every condition of the pattern has been applied.
+
+`nearest` drops rows without a vector, `bm25` rows that share no word, `rrf` joins two such rankings of one variable by
+the places its nodes take in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.reading.context import Context
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.ordering import Key, float_key, id_key, order_rows, tie_break_variables
+from omnigraph.engine.reading.predicates import positions
+from omnigraph.engine.reading.search import bm25_scores, distances, nearest_candidates
+from omnigraph.errors import InputError
+from omnigraph.plan.operators import Bm25, Nearest, Rank, Rrf
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The rows a ranking keeps, their score, and the keys that put them in rank order."""
+
+    frame: Frame
+    scores: Floats
+    keys: tuple[Key, ...]
+    ties: tuple[Key, ...] = ()
+    """Keys that decide between equal ranks after the query's further orderings."""
+
+
+def ranked_variable(rank: Rank) -> str:
+    """The variable whose nodes are ranked."""
+    return (rank.first if isinstance(rank, Rrf) else rank).property.variable
+
+
+def rank_rows(context: Context, rank: Rank, frame: Frame, limit: int | None) -> Ranked:
+    """Score the rows and drop those the ranking leaves out."""
+    match rank:
+        case Nearest():
+            return _by_distance(context, rank, frame, limit)
+        case Bm25():
+            return _by_words(context, rank, frame)
+        case Rrf():
+            return _fused(context, rank, frame, limit)
+
+
+def _key(values: npt.NDArray[np.int64]) -> Key:
+    return lambda rows: values if rows is None else values[rows]
+
+
+def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | None) -> Ranked:
+    places = positions(context, rank.property.variable, frame.columns[rank.property.variable])
+    unique, group = np.unique(places, return_inverse=True)
+    near = nearest_candidates(context, rank, unique, len(unique) if limit is None else limit)
+    kept = np.flatnonzero(near[group.reshape(-1)])
+    scores, known = distances(context, rank, places[kept])
+    if not known.all():
+        kept, scores = kept[known], scores[known]
+    return Ranked(frame.take(kept), scores, (_key(float_key(scores)),))
+
+
+def _by_words(context: Context, rank: Bm25, frame: Frame) -> Ranked:
+    places = positions(context, rank.property.variable, frame.columns[rank.property.variable])
+    scores = bm25_scores(context, rank)[places]
+    kept = np.flatnonzero(scores > 0)
+    return Ranked(frame.take(kept), scores[kept], (_key(~float_key(scores[kept])),))
+
+
+def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Ranked:
+    """One row per node: the one with the smallest ids of the other variables."""
+    variable = ranked_variable(rank)
+    smoothing = context.constant(rank.k).value
+    if smoothing is None or smoothing <= 0:
+        raise InputError("the k of rrf must be an integer above 0", code="param")
+    nodes = np.unique(frame.columns[variable])
+    first = _places(context, rank.first, variable, nodes, limit)
+    second = _places(context, rank.second, variable, nodes, limit)
+    scores = np.where(first > 0, 1.0 / (smoothing + first), 0.0) + np.where(second > 0, 1.0 / (smoothing + second), 0.0)
+    kept = np.flatnonzero((first > 0) | (second > 0))
+    rows = _one_row_per_node(context, frame, variable)
+    index = np.searchsorted(nodes, frame.columns[variable][rows])
+    chosen = np.isin(index, kept)
+    rows, index = rows[chosen], index[chosen]
+    last = np.int64(2**62)
+    ties = tuple(_key(np.where(place > 0, place, last)[index]) for place in (first, second))
+    return Ranked(frame.take(rows), scores[index], (_key(~float_key(scores[index])),), ties)
+
+
+def _one_row_per_node(context: Context, frame: Frame, variable: str) -> Ints:
+    others = [name for name in tie_break_variables(frame) if name != variable]
+    keys = [id_key(context, name, frame.columns[name]) for name in others]
+    order = order_rows(len(frame), keys, None)
+    _, first = np.unique(frame.columns[variable][order], return_index=True)
+    return order[first]
+
+
+def _places(context: Context, arm: Nearest | Bm25, variable: str, nodes: Ints, limit: int | None) -> Ints:
+    """The place of each node in one arm's order, from 1; 0 when the arm leaves it out."""
+    ranked = rank_rows(context, arm, Frame(len(nodes), {variable: nodes}), limit)
+    by_id = id_key(context, variable, ranked.frame.columns[variable])
+    order = order_rows(len(ranked.frame), [*ranked.keys, by_id], limit if isinstance(arm, Nearest) else None)
+    places = np.zeros(len(nodes), dtype=np.int64)
+    kept = np.searchsorted(nodes, ranked.frame.columns[variable][order])
+    places[kept] = np.arange(1, len(order) + 1)
+    return places

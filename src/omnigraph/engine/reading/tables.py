@@ -1,0 +1,228 @@
+"""Tables as columns in memory: every physical row has a position, and properties are fetched by position.
+
+Positions run over the fragments in scan order, deleted rows included, so a column read from a data file serves every
+version that has the file; which positions are live belongs to the version. Columns come from the shared cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.engine.reading.cache import SHARED, ByteCache
+from omnigraph.engine.reading.dictionary import Codes, IdDictionary
+from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class TableView:
+    """One table at one version, read through the shared cache."""
+
+    def __init__(self, handle: TableHandle, cache: ByteCache = SHARED) -> None:
+        self.handle = handle
+        self.cache = cache
+        self.fragments: tuple[FragmentInfo, ...] = handle.fragments()
+        sizes = np.array([fragment.physical_rows for fragment in self.fragments], dtype=np.int64)
+        self.starts: Ints = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        """Position of each fragment's first row, and the number of positions at the end."""
+
+    @cached_property
+    def key(self) -> str:
+        """Names the content of this version for ever: its files and its deletions."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(self.handle.uri.encode())
+        for fragment in self.fragments:
+            digest.update(repr((fragment.files, fragment.deletion_key)).encode())
+        digest.update(repr(sorted(self.handle.field_ids.items())).encode())
+        return digest.hexdigest()
+
+    @property
+    def position_count(self) -> int:
+        """How many positions there are, deleted rows included."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def live_count(self) -> int:
+        """How many rows a reader sees."""
+        return sum(fragment.live_rows for fragment in self.fragments)
+
+    @property
+    def all_live(self) -> bool:
+        """True when no row is deleted."""
+        return self.live_count == self.position_count
+
+    @cached_property
+    def live(self) -> Bools:
+        """Which positions hold a row of this version."""
+        mask = np.ones(self.position_count, dtype=np.bool_)
+        for start, fragment in zip(self.starts, self.fragments, strict=False):
+            if fragment.deleted_rows:
+                mask[start + self.deleted_offsets(fragment)] = False
+        return mask
+
+    def deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.int64]:
+        """Offsets of the deleted rows of a fragment."""
+        return self.cache.get_or_make(
+            ("deleted", fragment.files, fragment.deletion_key),
+            lambda: self.handle.deleted_offsets(fragment).astype(np.int64),
+            lambda made: int(made.nbytes),
+        )
+
+    def chunk(self, fragment: FragmentInfo, column: str) -> pa.Array:
+        """One column of one fragment as one array, deleted rows included."""
+        key = ("column", fragment.files, self.handle.field_ids.get(column, column), fragment.physical_rows)
+        found = self.cache.get(key)
+        if found is not None:
+            return found
+        array = _one_array(self.handle.read_fragment_columns(fragment, [column]).column(0))
+        self.cache.put(key, array, array.nbytes)
+        return array
+
+    def chunks(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        """A column fragment by fragment, each with its first position."""
+        for start, fragment in zip(self.starts, self.fragments, strict=False):
+            yield int(start), self.chunk(fragment, column)
+
+    def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
+        """The values of a column at the given positions, in their order."""
+        if not len(positions) or not self.fragments:
+            return pa.array([], self.handle.schema.field(column).type)
+        if len(self.fragments) == 1:
+            return self.chunk(self.fragments[0], column).take(pa.array(positions))
+        owner = np.searchsorted(self.starts, positions, side="right") - 1
+        first = int(owner[0])
+        if len(positions) == 1 or np.all(owner == first):
+            return self.chunk(self.fragments[first], column).take(pa.array(positions - self.starts[first]))
+        order = np.argsort(owner, kind="stable")
+        sorted_owner = owner[order]
+        cuts = np.concatenate(([0], np.flatnonzero(np.diff(sorted_owner)) + 1, [len(order)]))
+        parts = []
+        for begin, end in itertools.pairwise(cuts):
+            which = int(sorted_owner[begin])
+            offsets = positions[order[begin:end]] - self.starts[which]
+            parts.append(self.chunk(self.fragments[which], column).take(pa.array(offsets)))
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))
+
+
+class NodeView(TableView):
+    """A node table whose rows are also addressed by the codes of its id dictionary."""
+
+    @cached_property
+    def dictionary(self) -> IdDictionary:
+        """The dictionary all snapshots of this table share."""
+        return dictionary_of(self.handle)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The code of the id at each position, deleted rows included."""
+        parts = [self.chunk_codes(fragment) for fragment in self.fragments]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+
+    def chunk_codes(self, fragment: FragmentInfo) -> Codes:
+        """The codes of one fragment's ids."""
+        return file_codes(self, fragment, "id", self.dictionary)
+
+    @cached_property
+    def live_codes(self) -> Ints:
+        """The codes of the live rows, in position order."""
+        codes = self.codes if self.all_live else self.codes[self.live]
+        return codes.astype(np.int64)
+
+    @cached_property
+    def positions(self) -> npt.NDArray[np.int32]:
+        """For each code the position of its row, or -1 when this version has no such node."""
+        codes = self.live_codes
+        where = np.full(len(self.dictionary), -1, dtype=np.int32)
+        where[codes] = np.arange(self.position_count, dtype=np.int32) if self.all_live else np.flatnonzero(self.live)
+        return where
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """True when every code of the dictionary, as it was when first asked, is a node of this version."""
+        return self.live_count == len(self.positions)
+
+    def position_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Positions of codes known to be present."""
+        return np.asarray(self.positions[codes])
+
+    def present(self, codes: npt.NDArray[Any]) -> Bools:
+        """Which codes are nodes of this version; codes given out later are not."""
+        inside = codes < len(self.positions)
+        if bool(inside.all()):
+            return np.asarray(self.positions[codes] >= 0)
+        return inside & (self.positions[np.where(inside, codes, 0)] >= 0)
+
+    def lookup(self, entity_id: str) -> int:
+        """The code of a node of this version, or -1."""
+        positions = self.positions
+        code = self.dictionary.code(entity_id)
+        if code < 0 or code >= len(positions) or positions[code] < 0:
+            return -1
+        return code
+
+
+class EdgeView(TableView):
+    """An edge table."""
+
+
+def file_codes(view: TableView, fragment: FragmentInfo, column: str, dictionary: IdDictionary) -> Codes:
+    """An id column of a fragment as codes; made once per data file and dictionary."""
+    key = ("codes", dictionary.lineage, fragment.files, column)
+    found = view.cache.get(key)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    codes = dictionary.encode(view.chunk(fragment, column))
+    view.cache.put(key, codes, int(codes.nbytes))
+    return codes
+
+
+_DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValueDictionary()
+_DICTIONARIES_LOCK = threading.Lock()
+
+
+def dictionary_of(handle: TableHandle) -> IdDictionary:
+    """The process-wide dictionary of a node table; it lives as long as some view of the table does."""
+    with _DICTIONARIES_LOCK:
+        found = _DICTIONARIES.get(handle.uri)
+        if found is None:
+            found = _DICTIONARIES[handle.uri] = IdDictionary()
+        return found
+
+
+def node_view(handle: TableHandle) -> NodeView:
+    """The view of a handle, made once for as long as the handle lives."""
+    found = handle.memo.get("nodes")
+    if found is None:
+        found = handle.memo["nodes"] = NodeView(handle)
+    return found
+
+
+def edge_view(handle: TableHandle) -> EdgeView:
+    """The view of a handle, made once for as long as the handle lives."""
+    found = handle.memo.get("edges")
+    if found is None:
+        found = handle.memo["edges"] = EdgeView(handle)
+    return found
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        # Text of more than two gigabytes in one fragment needs the wide offsets.
+        combined = column.cast(pa.large_string()).combine_chunks()
+    return combined

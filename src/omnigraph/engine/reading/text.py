@@ -1,0 +1,199 @@
+"""Text as the search functions see it: tokens, stems, and which rows hold them.
+
+The analysis is that of the storage engine's English full-text index, so an index and a scan agree: split on characters
+that are neither letters nor digits, drop tokens of 40 bytes or more, lower-case, stem, drop stop words, fold accents.
+Splitting works on whole columns; the rest works once per distinct token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.reading.kernels import Ints, ranges
+from omnigraph.engine.reading.stemmer import stem
+from omnigraph.engine.reading.unicode_tables import ascii_form, is_word_character
+
+TOKEN_BYTES_MAX = 40
+_STOP_TEXT = """
+a about above after again against all am an and any are as at be because been before being below between both
+but by can did do does doing down during each few for from further had has have having he her here hers
+herself him himself his how i if in into is it its itself just me more most my myself now of off on once only
+or other our ours ourselves out over own re same she should so some such than that the their theirs them
+themselves then there these they this those through to too under until up very was we were what when where
+which while who whom why will with you your yours yourself yourselves
+"""
+STOP_WORDS = frozenset(_STOP_TEXT.split())
+"""Compared with stems, so a word whose stem is another word (`others`, `owning`) goes with it."""
+
+
+@lru_cache(maxsize=262_144)
+def normalise(token: str) -> str | None:
+    """What a raw token is searched as, or None when it is dropped.
+
+    >>> normalise("QUEENS"), normalise("the"), normalise("Café")
+    ('queen', None, 'cafe')
+    """
+    if len(token.encode()) >= TOKEN_BYTES_MAX:
+        return None
+    # Letter by letter: the word-final form of sigma is not special here.
+    lowered = token.lower() if token.isascii() else "".join(letter.lower() for letter in token)
+    stemmed = stem(lowered)
+    if stemmed in STOP_WORDS:
+        return None
+    return stemmed if stemmed.isascii() else fold(stemmed)
+
+
+def fold(text: str) -> str:
+    """Letters without their accents, where an ASCII form exists."""
+    return "".join(ascii_form(letter) for letter in text)
+
+
+def split(text: str) -> list[str]:
+    """The raw tokens of one text."""
+    return "".join(letter if is_word_character(letter) else " " for letter in text).split(" ")
+
+
+def analyse(text: str | None) -> list[str]:
+    """The tokens of a query text, in order, repeats included.
+
+    >>> analyse("The Queen's speeches")
+    ['queen', 's', 'speech']
+    """
+    if not text:
+        return []
+    found = (normalise(token) for token in split(text) if token)
+    return [token for token in found if token is not None]
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    """The tokens of one text column of one fragment, by token; deleted rows included."""
+
+    tokens: pa.Array
+    """Distinct tokens, ascending."""
+    offsets: Ints
+    """Postings of token i are `offsets[i]` up to `offsets[i + 1]`."""
+    rows: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int32]
+    """Number of tokens of each row."""
+    valid: npt.NDArray[np.bool_]
+    """Rows whose text is not null."""
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays occupy."""
+        arrays = (self.offsets, self.rows, self.counts, self.lengths, self.valid)
+        return int(self.tokens.nbytes + sum(array.nbytes for array in arrays))
+
+    def find(self, token: str) -> int:
+        """The number of a token, or -1."""
+        place = int(pc.search_sorted(self.tokens, pa.scalar(token, pa.string())).as_py()) if len(self.tokens) else 0
+        return place if place < len(self.tokens) and self.tokens[place].as_py() == token else -1
+
+    def postings(self, token: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """(rows, occurrences) of a token."""
+        span = slice(int(self.offsets[token]), int(self.offsets[token + 1]))
+        return self.rows[span], self.counts[span]
+
+
+def build_text_index(texts: pa.Array) -> TextIndex:
+    """Analyse a whole column."""
+    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    owners, raw = _raw_tokens(texts)
+    encoded = pc.dictionary_encode(raw)
+    known = [normalise(token) for token in encoded.dictionary.to_pylist()]
+    kept = pa.array(known, pa.string())
+    tokens = pc.unique(kept.drop_null())
+    tokens = tokens.take(pc.sort_indices(tokens))
+    number = pc.fill_null(pc.index_in(kept, value_set=tokens), -1).to_numpy().astype(np.int64)
+    ids = number[encoded.indices.to_numpy()] if len(raw) else np.empty(0, dtype=np.int64)
+    held = ids >= 0
+    ids, owners = ids[held], owners[held]
+    lengths = np.bincount(owners, minlength=len(texts)).astype(np.int32)
+    pairs, counts = np.unique(ids * max(len(texts), 1) + owners, return_counts=True)
+    offsets = np.searchsorted(pairs, np.arange(len(tokens) + 1, dtype=np.int64) * max(len(texts), 1))
+    rows = (pairs % max(len(texts), 1)).astype(np.int32)
+    return TextIndex(tokens, offsets.astype(np.int64), rows, counts.astype(np.int32), lengths, valid)
+
+
+def _raw_tokens(texts: pa.Array) -> tuple[Ints, pa.Array]:
+    """(row, token) for every token of a column, before any normalisation."""
+    texts = pc.fill_null(texts, "").cast(pa.large_string())
+    bounds = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    data = texts.buffers()[2]
+    letters = np.frombuffer(data, dtype=np.uint8)[bounds[0] : bounds[-1]] if data is not None else _NO_BYTES
+    begins = bounds - bounds[0]
+    foreign = np.flatnonzero(letters >= 128)
+    others = np.unique(np.searchsorted(begins, foreign, side="right") - 1) if len(foreign) else _NO_ROWS
+    owners, tokens = _ascii_tokens(letters, begins)
+    if not len(others):
+        return owners, tokens
+    # Rows with letters beyond ASCII are split by the Unicode rules, as few as they usually are.
+    plain = ~np.isin(owners, others)
+    lists = pa.array([[t for t in split(text) if t] for text in texts.take(pa.array(others)).to_pylist()])
+    lists = lists.cast(pa.list_(pa.large_string()))
+    sizes = pc.list_value_length(lists).to_numpy()
+    joined = pa.concat_arrays([tokens.filter(pa.array(plain)), lists.flatten()])
+    return np.concatenate((owners[plain], np.repeat(others, sizes))), joined
+
+
+_NO_BYTES: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
+_IS_WORD = np.zeros(256, dtype=np.bool_)
+_IS_WORD[[*range(48, 58), *range(65, 91), *range(97, 123)]] = True
+
+
+def _ascii_tokens(letters: npt.NDArray[np.uint8], begins: Ints) -> tuple[Ints, pa.Array]:
+    """Split bytes at everything that is no ASCII letter or digit, and at the ends of rows."""
+    if not len(letters):
+        return _NO_ROWS, pa.array([], pa.large_string())
+    word = _IS_WORD[letters]
+    opens = word.copy()
+    opens[1:] &= ~word[:-1]
+    edges = begins[1:-1]
+    edges = edges[edges < len(letters)]
+    opens[edges] |= word[edges]
+    starts = np.flatnonzero(opens)
+    closes = word.copy()
+    closes[:-1] &= ~word[1:]
+    inner = edges[edges > 0] - 1
+    closes[inner] |= word[inner]
+    ends = np.flatnonzero(closes) + 1
+    sizes = ends - starts
+    places, _ = ranges(starts, sizes)
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    owners = np.searchsorted(begins, starts, side="right") - 1
+    tokens = pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(letters[places]))
+    return owners.astype(np.int64), tokens
+
+
+def within_distance(tokens: pa.Array, word: str, most: int) -> Ints:
+    """Which tokens become `word` by at most `most` insertions, deletions and replacements of letters."""
+    sizes = pc.utf8_length(tokens).to_numpy().astype(np.int64)
+    found = [_NO_ROWS]
+    for size in range(max(0, len(word) - most), len(word) + most + 1):
+        which = np.flatnonzero(sizes == size)
+        if len(which):
+            found.append(which[_distances(tokens.take(pa.array(which)).to_pylist(), size, word) <= most])
+    return np.sort(np.concatenate(found))
+
+
+def _distances(tokens: list[str], size: int, word: str) -> npt.NDArray[Any]:
+    """Levenshtein distance from each of several tokens of one size, one table cell of all of them at a time."""
+    letters = np.frombuffer("".join(tokens).encode("utf-32-le"), dtype=np.uint32).reshape(len(tokens), size)
+    above = [np.full(len(tokens), column, dtype=np.int16) for column in range(len(word) + 1)]
+    for row in range(size):
+        current = [np.full(len(tokens), row + 1, dtype=np.int16)]
+        for column, letter in enumerate(word):
+            replaced = above[column] + (letters[:, row] != ord(letter))
+            current.append(np.minimum(np.minimum(replaced, above[column + 1] + 1), current[-1] + 1))
+        above = current
+    return above[-1]
