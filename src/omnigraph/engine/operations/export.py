@@ -91,10 +91,7 @@ def _quoted(text: str) -> str:
 
 def _read(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
     blobs = blob_columns(entity)
-    names = [
-        name for name in handle.schema.names if name == "id" or name in ("src", "dst") or name in entity.properties
-    ]
-    rows = handle.scan(names, limits, with_row_id=bool(blobs))
+    rows = handle.scan(row_schema(entity).names, limits, with_row_id=bool(blobs))
     for name in blobs:
         at = rows.schema.get_field_index(name)
         rows = rows.set_column(at, name, _blob_texts(handle, name, rows))
@@ -103,13 +100,8 @@ def _read(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
 
 def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
     """Inline blobs as `base64:…`, external ones as their URI."""
-    described = rows.column(name).to_pylist()
-    row_ids = rows.column("_rowid").to_pylist()
-    inline = [
-        row_id
-        for row_id, blob in zip(row_ids, described, strict=True)
-        if blob is not None and blob["kind"] != _EXTERNAL
-    ]
+    pairs = list(zip(rows.column("_rowid").to_pylist(), rows.column(name).to_pylist(), strict=True))
+    inline = [row_id for row_id, blob in pairs if blob is not None and blob["kind"] != _EXTERNAL]
     content: dict[int, bytes] = {}
     if inline:
         listed = ", ".join(map(str, inline))

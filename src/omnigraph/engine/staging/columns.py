@@ -37,6 +37,7 @@ class CachedColumn:
 
     values: pa.Array
     searches: int = 0
+    counted_bytes: int = 0
     sorted_hashes: Hashes | None = None
     order: npt.NDArray[np.uint32] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,6 +86,7 @@ class ColumnCache:
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._columns: OrderedDict[tuple[tuple[str, ...], int], CachedColumn] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     @classmethod
@@ -106,6 +108,7 @@ class ColumnCache:
             found = self._columns.get(key)
             if found is not None:
                 self._columns.move_to_end(key)
+                self._recount(found)
                 return found
         values = handle.read_fragment_columns(fragment, [column]).column(column).combine_chunks()
         return self.keep(fragment, handle.field_ids[column], values)
@@ -114,10 +117,15 @@ class ColumnCache:
         """Remember a column, dropping the least recently used ones beyond the bound."""
         with self._lock:
             kept = self._columns.setdefault((fragment.files, field_id), CachedColumn(values))
-            total = sum(column.bytes for column in self._columns.values())
-            while total > self._bytes_max and len(self._columns) > 1:
-                total -= self._columns.popitem(last=False)[1].bytes
+            self._recount(kept)
+            while self._bytes > self._bytes_max and len(self._columns) > 1:
+                self._bytes -= self._columns.popitem(last=False)[1].counted_bytes
             return kept
+
+    def _recount(self, column: CachedColumn) -> None:
+        """Take account of a column that is new, or has been given an index since it was last looked at."""
+        self._bytes += column.bytes - column.counted_bytes
+        column.counted_bytes = column.bytes
 
 
 def hash_values(values: pa.Array) -> Hashes:
