@@ -3,7 +3,7 @@
 The manifest holds the newest commits, because they must become visible with what they commit. Older ones move to
 `_graph_commits.lance` in batches, always before they leave the manifest, so that the two together are complete at any
 moment and a publish never rewrites a long history. Both tables of this module are projections: if one is missing or
-behind, it is completed from the manifest.
+behind, it is completed from the manifest, and what left the manifest long ago from its earlier versions.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute
 
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_changes
-from omnigraph.errors import CommitNotFoundError, ConflictError, InternalError, StorageError
+from omnigraph.errors import CommitNotFoundError, ConflictError, FormatError, NotFoundError, StorageError
 from omnigraph.ids import MAIN, CommitId
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def _actor_rows(commits: Sequence[CommitRecord]) -> pa.Table:
         },
         schema=ACTORS_SCHEMA,
     )
+
+
+def _among(ids: Sequence[str] | None) -> pa.compute.Expression | None:
+    return None if ids is None else pa.compute.field("graph_commit_id").isin(list(ids))
 
 
 class History:
@@ -126,30 +131,81 @@ class History:
         commits = self._manifest.snapshot(branch).state.commits
         self.archive(sorted(commits.values(), key=lambda commit: commit.order))
 
+    def rebuild(self, commits: Sequence[CommitRecord]) -> int:
+        """Give the commit tables the ancestors of these commits that they lost; returns how many that were.
+
+        Raises:
+            FormatError: an ancestor is recorded nowhere any more.
+        """
+        held = {commit.graph_commit_id for commit in commits}
+        lost: dict[CommitId, CommitRecord] = {}
+        for child in commits:
+            outside = [parent for parent in child.parents if parent not in held and parent not in lost]
+            for parent in outside:
+                if not self._archived([parent]):
+                    lost.update(self._recover(parent, child, self._archived()))
+        self.archive(sorted(lost.values(), key=lambda commit: commit.order))
+        return len(lost)
+
+    def _recover(
+        self, missing: CommitId, child: CommitRecord, known: Mapping[CommitId, CommitRecord]
+    ) -> dict[CommitId, CommitRecord]:
+        """A commit that is not known and its ancestors up to known ones, from earlier versions of the manifest.
+
+        The version right before a commit has its parent as the head of the window, so one version in every few dozen
+        is read.
+        """
+        found: dict[CommitId, CommitRecord] = {}
+        lost = [(missing, child)]
+        while lost:
+            commit_id, child = lost.pop()
+            if commit_id in found or commit_id in known:
+                continue
+            window = self._window_with(commit_id, child)
+            fresh = [commit for commit in window.values() if commit.graph_commit_id not in found]
+            found.update(window)
+            lost.extend((parent, commit) for commit in fresh for parent in commit.parents if parent not in found)
+        return found
+
+    def _window_with(self, commit_id: CommitId, child: CommitRecord) -> Mapping[CommitId, CommitRecord]:
+        """The commits of a manifest version that has this one: below its child, or at the head of some branch."""
+        places: list[tuple[str, int | None]] = []
+        if child.manifest_version > 1:
+            places.append((child.manifest_branch or MAIN, child.manifest_version - 1))
+        places.extend((branch, None) for branch in self._manifest.branches())
+        for branch, version in places:
+            try:
+                commits = self._manifest.snapshot(branch, version=version).state.commits
+            except (NotFoundError, StorageError):
+                continue
+            if commit_id in commits:
+                return commits
+        raise FormatError(
+            f"commit {commit_id}, a parent of {child.graph_commit_id}, is recorded nowhere:"
+            f" {layout.GRAPH_COMMITS} lost it and the manifest version that had it has been removed"
+        )
+
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def _archived(self) -> dict[CommitId, CommitRecord]:
-        """Every commit of the commit tables."""
+    def _archived(self, only: Sequence[str] | None = None) -> dict[CommitId, CommitRecord]:
+        """The commits of the commit tables: all, or those named."""
         store = self._manifest.store
         if not store.exists(layout.GRAPH_COMMITS):
             return {}
+        rows = store.open(layout.GRAPH_COMMITS).scan(filter=_among(only))
+        if not rows.num_rows:
+            return {}
         actors: dict[str, str] = {}
         if store.exists(layout.COMMIT_ACTORS):
-            named = store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"])
+            named = store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"], _among(only))
             actors = dict(zip(named["graph_commit_id"].to_pylist(), named["actor_id"].to_pylist(), strict=True))
-        rows = store.open(layout.GRAPH_COMMITS).scan()
-        created = rows["created_at"].cast(pa.int64()).to_pylist()
+        rows = rows.set_column(
+            rows.schema.get_field_index("created_at"), "created_at", rows["created_at"].cast(pa.int64())
+        )
+        columns = (rows[name].to_pylist() for name in COMMITS_SCHEMA.names)
         return {
-            row["graph_commit_id"]: CommitRecord(
-                row["graph_commit_id"],
-                row["manifest_branch"],
-                int(row["manifest_version"]),
-                row["parent_commit_id"],
-                row["merged_parent_commit_id"],
-                actors.get(row["graph_commit_id"]),
-                at,
-            )
-            for row, at in zip(rows.drop_columns(["created_at"]).to_pylist(), created, strict=True)
+            commit_id: CommitRecord(commit_id, branch, version, parent, merged, actors.get(commit_id), created_at)
+            for commit_id, branch, version, parent, merged, created_at in zip(*columns, strict=True)
         }
 
     def list(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitRecord]:
@@ -158,18 +214,20 @@ class History:
         known: Mapping[CommitId, CommitRecord] = state.commits
         complete = False
         found: dict[CommitId, CommitRecord] = {}
-        todo = [] if state.head is None else [state.head]
+        todo: list[tuple[CommitId, CommitRecord | None]] = [] if state.head is None else [(state.head, None)]
         while todo:
-            commit_id = todo.pop()
+            commit_id, child = todo.pop()
             if commit_id in found:
                 continue
             if commit_id not in known and not complete:
                 known, complete = {**self._archived(), **state.commits}, True
+            if commit_id not in known and child is not None:
+                known = {**known, **self._recover(commit_id, child, known)}
             commit = known.get(commit_id)
             if commit is None:
-                raise InternalError(f"commit {commit_id} is named as a parent but recorded nowhere")
+                raise FormatError(f"commit {commit_id} is the head of '{branch}' but recorded nowhere")
             found[commit_id] = commit
-            todo.extend(p for p in (commit.parent_commit_id, commit.merged_parent_commit_id) if p is not None)
+            todo.extend((parent, commit) for parent in commit.parents)
             if limit is not None and len(found) >= limit and not complete and not self._has_merges(found.values()):
                 break
         ordered = sorted(found.values(), key=lambda commit: commit.order, reverse=True)
@@ -189,13 +247,17 @@ class History:
         main = self._manifest.snapshot(MAIN).state.commits
         if wanted in main:
             return main[wanted]
-        archived = self._archived()
+        archived = self._archived([wanted])
         if wanted in archived:
             return archived[wanted]
         for branch in self._manifest.branches()[1:]:
             commits = self._manifest.snapshot(branch).state.commits
             if wanted in commits:
                 return commits[wanted]
+        for branch in self._manifest.branches():
+            reachable = {commit.graph_commit_id: commit for commit in self.list(branch)}
+            if wanted in reachable:
+                return reachable[wanted]
         raise CommitNotFoundError(f"there is no commit '{commit_id}'")
 
     def snapshot_at(self, at: str | int, branch: str = MAIN) -> Snapshot:

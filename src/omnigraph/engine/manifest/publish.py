@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
 from omnigraph.engine.manifest import records
@@ -43,6 +45,21 @@ RETRY_BUDGET = 5
 COMMIT_WINDOW = 64
 """Commits the manifest holds before older ones move to the commit table."""
 COMMITS_KEPT = 32
+PROBE_SECONDS = 60.0
+"""How long after a full look the newest version is found by probing the next number.
+
+A probe would stop at a gap left by a removal of old versions. Nothing this young is ever removed, so within this time
+there is none; afterwards the versions are listed again.
+"""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The newest state of a branch, and when it was known to be that."""
+
+    handle: TableHandle
+    state: ManifestState
+    at: float
 
 
 class Manifest:
@@ -51,7 +68,7 @@ class Manifest:
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.history = History(self)
-        self._cache: dict[str, tuple[TableHandle, ManifestState]] = {}
+        self._cache: dict[str, _Seen] = {}
         self._lock = threading.Lock()
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -71,11 +88,11 @@ class Manifest:
             CommitNotFoundError: there is no such version.
         """
         if version is None:
-            return Snapshot(self._newest(branch)[1], self.store)
+            return Snapshot(self._newest(branch).state, self.store)
         with self._lock:
             cached = self._cache.get(branch)
-        if cached is not None and cached[1].version == version:
-            return Snapshot(cached[1], self.store)
+        if cached is not None and cached.state.version == version:
+            return Snapshot(cached.state, self.store)
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)
         except StorageError as exc:
@@ -84,32 +101,36 @@ class Manifest:
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
         return Snapshot(_decode(handle, branch), self.store)
 
-    def _newest(self, branch: str) -> tuple[TableHandle, ManifestState]:
+    def _newest(self, branch: str) -> _Seen:
         with self._lock:
             cached = self._cache.get(branch)
-        if cached is not None and branch == MAIN:
-            head = self.store.head_version(layout.MANIFEST, known=cached[0].version)
-            if head == cached[0].version:
-                return cached
+        now = time.monotonic()
+        if cached is not None and branch == MAIN and now - cached.at < PROBE_SECONDS:
+            head = self.store.head_version(layout.MANIFEST, known=cached.handle.version)
+            if head == cached.handle.version:
+                seen = replace(cached, at=now)
+                self._remember(branch, seen)
+                return seen
         return self._read_newest(branch)
 
-    def _read_newest(self, branch: str) -> tuple[TableHandle, ManifestState]:
+    def _read_newest(self, branch: str) -> _Seen:
+        now = time.monotonic()
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
         except StorageError as exc:
             if branch != MAIN and exc.kind in ("not_found", "unknown") and branch not in self.branches():
                 raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
             raise
-        found = (handle, _decode(handle, branch))
-        self._remember(branch, found)
-        return found
+        seen = _Seen(handle, _decode(handle, branch), now)
+        self._remember(branch, seen)
+        return seen
 
-    def _remember(self, branch: str, found: tuple[TableHandle, ManifestState]) -> None:
+    def _remember(self, branch: str, seen: _Seen) -> None:
         with self._lock:
             known = self._cache.get(branch)
             # A branch deleted and created again may come back at a lower version, so only main must grow.
-            if known is None or branch != MAIN or known[0].version <= found[0].version:
-                self._cache[branch] = found
+            if known is None or branch != MAIN or known.handle.version <= seen.handle.version:
+                self._cache[branch] = seen
 
     def forget(self) -> None:
         """Drop what is cached; the next read starts from storage."""
@@ -139,36 +160,38 @@ class Manifest:
         """
         for attempt in range(RETRY_BUDGET + 1):
             failpoints.maybe_fail(failpoints.PUBLISH_LOAD_CONTENTION)
-            handle, state = self._newest(branch)
-            check_expectations(state, expected or {}, expected_head)
+            seen = self._newest(branch)
+            landed = seen.state.commits.get(lineage.commit_id)
+            if landed is not None:
+                # An earlier try of this very publish took effect although its answer said otherwise.
+                return self.snapshot(branch, version=landed.manifest_version)
+            check_expectations(seen.state, expected or {}, expected_head)
             failpoints.maybe_fail(failpoints.PUBLISH_AFTER_PRECHECK)
-            state = self._make_room(state)
-            commit = CommitRecord(
-                lineage.commit_id,
-                stored_branch(branch),
-                handle.version + 1,
-                state.head,
-                lineage.merged_parent,
-                lineage.actor_id,
-                lineage.created_at,
-                lineage.properties,
+            after = apply_changes(
+                self._make_room(seen.state), changes, _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
             )
-            after = apply_changes(state, changes, commit)
-            staged = stage_overwrite(handle, records.to_table(after.rows()))
             try:
-                committed = self.store.commit(
-                    handle, staged, {OPERATION_ID: operation_id} if operation_id is not None else {}
-                )
+                committed = self._swap(seen, after, operation_id)
             except ConflictError:
                 logger.debug("publish on %s lost race %d of %d", branch, attempt + 1, RETRY_BUDGET + 1)
                 continue
-            if committed.version != after.version:
-                raise InternalError(f"the publish became version {committed.version}, not {after.version}")
-            self._remember(branch, (committed, after))
+            self._remember(branch, _Seen(committed, after, time.monotonic()))
             return Snapshot(after, self.store)
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
         )
+
+    def _swap(self, seen: _Seen, after: ManifestState, operation_id: str | None) -> TableHandle:
+        """Replace the manifest by its next state, unless anybody else did so first."""
+        if time.monotonic() - seen.at >= PROBE_SECONDS:
+            # This process stood still; meanwhile the next number may have been used and removed again.
+            raise ConflictError("the state to publish on is too old to be sure of")
+        staged = stage_overwrite(seen.handle, records.to_table(after.rows()))
+        properties = {OPERATION_ID: operation_id} if operation_id is not None else {}
+        committed = self.store.commit(seen.handle, staged, properties)
+        if committed.version != after.version:
+            raise InternalError(f"the publish became version {committed.version}, not {after.version}")
+        return committed
 
     def _make_room(self, state: ManifestState) -> ManifestState:
         """Move the older half of a full commit window to the commit table; on any trouble simply keep it."""
@@ -181,7 +204,24 @@ class Manifest:
         except GraphError as exc:
             logger.warning("commits stay in the manifest for now, the commit table cannot be written: %s", exc)
             return state
+        try:
+            self.history.rebuild(older)
+        except GraphError as exc:
+            logger.warning("the commit table lacks older commits: %s", exc)
         return without_commits(state, archived)
+
+
+def _commit(branch: str, lineage: Lineage, version: int, parent: CommitId | None) -> CommitRecord:
+    return CommitRecord(
+        lineage.commit_id,
+        stored_branch(branch),
+        version,
+        parent,
+        lineage.merged_parent,
+        lineage.actor_id,
+        lineage.created_at,
+        lineage.properties,
+    )
 
 
 def check_expectations(state: ManifestState, expected: Mapping[TableKey, int], expected_head: CommitId | None) -> None:

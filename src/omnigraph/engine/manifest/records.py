@@ -7,7 +7,8 @@ are carried along unchanged, so that a newer release's additions survive an olde
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +89,11 @@ class CommitRecord:
     actor_id: str | None
     created_at: int
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parents(self) -> tuple[CommitId, ...]:
+        """The commits this one builds on, the merged one last."""
+        return tuple(p for p in (self.parent_commit_id, self.merged_parent_commit_id) if p is not None)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -184,13 +190,19 @@ def head_row(head: Head) -> Row:
     return _row(f"graph_head:{head.branch}", "graph_head", metadata=json.dumps(facts, separators=(",", ":")))
 
 
-def _facts(row: Row) -> dict[str, Any]:
+@contextmanager
+def _reading(row: Row) -> Iterator[None]:
+    """Whatever a row lacks or spells wrongly is corruption, named by its row."""
     try:
-        facts = json.loads(row["metadata"]) if row["metadata"] else {}
-    except ValueError as exc:
-        raise FormatError(f"manifest row '{row['object_id']}' has unreadable metadata: {exc}") from exc
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise FormatError(f"manifest row '{row['object_id']}' is corrupt: {type(exc).__name__}: {exc}") from exc
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    facts = json.loads(row["metadata"]) if row["metadata"] else {}
     if not isinstance(facts, dict):
-        raise FormatError(f"manifest row '{row['object_id']}' has metadata that is not an object")
+        raise TypeError("its metadata is not an object")
     return facts
 
 
@@ -198,52 +210,57 @@ def read_location(row: Row) -> TableLocation:
     """The registration a `table` row stands for."""
     if not row["location"]:
         raise FormatError(f"manifest row '{row['object_id']}' registers a table without a location")
-    return TableLocation(TableKey(row["table_key"]), row["location"], int(_facts(row).get("incarnation", 1)))
+    with _reading(row):
+        return TableLocation(TableKey(row["table_key"]), row["location"], int(_facts(row).get("incarnation", 1)))
 
 
 def read_entry(row: Row, path: str) -> TableEntry:
     """The version a `table_version` row publishes."""
     if row["metadata"] is None or row["row_count"] is None or row["table_version"] is None:
         raise FormatError(f"manifest row '{row['object_id']}' lacks its version, row count or metadata")
-    facts = _facts(row)
-    return TableEntry(
-        TableKey(row["table_key"]),
-        path,
-        int(row["table_version"]),
-        row["table_branch"],
-        int(row["row_count"]),
-        int(facts.pop("incarnation", 1)),
-        facts,
-    )
+    with _reading(row):
+        facts = _facts(row)
+        return TableEntry(
+            TableKey(row["table_key"]),
+            path,
+            int(row["table_version"]),
+            row["table_branch"],
+            int(row["row_count"]),
+            int(facts.pop("incarnation", 1)),
+            facts,
+        )
 
 
 def read_tombstone(row: Row) -> Tombstone:
     """The drop a `table_tombstone` row stands for."""
     if row["table_version"] is None:
         raise FormatError(f"manifest row '{row['object_id']}' is a tombstone without a version")
-    return Tombstone(TableKey(row["table_key"]), int(row["table_version"]), int(_facts(row).get("incarnation", 1)))
+    with _reading(row):
+        return Tombstone(TableKey(row["table_key"]), int(row["table_version"]), int(_facts(row).get("incarnation", 1)))
 
 
 def read_commit(row: Row) -> CommitRecord:
     """The commit a `graph_commit` row stands for."""
-    facts = _facts(row)
-    return CommitRecord(
-        CommitId(row["object_id"]),
-        row["table_branch"],
-        int(row["table_version"]),
-        facts.get("parent_commit_id"),
-        facts.get("merged_parent_commit_id"),
-        facts.get("actor_id"),
-        int(facts["created_at"]),
-        facts.get("properties") or {},
-    )
+    with _reading(row):
+        facts = _facts(row)
+        return CommitRecord(
+            CommitId(row["object_id"]),
+            row["table_branch"],
+            int(row["table_version"]),
+            facts.get("parent_commit_id"),
+            facts.get("merged_parent_commit_id"),
+            facts.get("actor_id"),
+            int(facts["created_at"]),
+            dict(facts.get("properties") or {}),
+        )
 
 
 def read_head(row: Row) -> Head:
     """The head a `graph_head` row names."""
-    facts = _facts(row)
-    branch = str(row["object_id"]).removeprefix("graph_head:") or MAIN
-    return Head(branch, CommitId(facts["head_commit_id"]), facts.get("parent_commit_id"))
+    with _reading(row):
+        facts = _facts(row)
+        branch = str(row["object_id"]).removeprefix("graph_head:") or MAIN
+        return Head(branch, CommitId(facts["head_commit_id"]), facts.get("parent_commit_id"))
 
 
 def to_table(rows: list[Row]) -> pa.Table:

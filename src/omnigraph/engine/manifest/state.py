@@ -90,7 +90,11 @@ def decode(rows: Iterable[Row], *, branch: str, version: int) -> ManifestState:
         FormatError: a row contradicts the format.
     """
     by_kind: dict[str, list[Row]] = {}
+    seen: set[str] = set()
     for row in rows:
+        if row["object_id"] in seen:
+            raise FormatError(f"the manifest has two rows '{row['object_id']}', and only one can be right")
+        seen.add(row["object_id"])
         by_kind.setdefault(row["object_type"], []).append(row)
     locations: dict[TableKey, TableLocation] = {}
     for location in map(records.read_location, by_kind.pop("table", [])):
@@ -123,6 +127,8 @@ def apply_changes(state: ManifestState, changes: Sequence[Change], commit: Commi
     Raises:
         InternalError: a change breaks a row rule; nothing is published then.
     """
+    if commit.graph_commit_id in state.commits:
+        raise InternalError(f"commit {commit.graph_commit_id} is published already")
     locations, latest, tombstones = dict(state.locations), dict(state.latest), dict(state.tombstones)
     for change in changes:
         if isinstance(change, RegisterTable):
