@@ -14,7 +14,7 @@ from omnigraph.pipeline.session import obtain_session
 SCHEMA = """
 node Person {
     name: String @key
-    age: I32? @range(0..150)
+    age: I32?
     email: String? @unique
     mood: enum(calm, glad)?
     born: Date?
@@ -22,6 +22,7 @@ node Person {
     score: F64?
     tags: [String]?
     vec: Vector(2)?
+    @range(age, 0..150)
 }
 node Note { text: String }
 node City { code: I64 @key  size: U64? }

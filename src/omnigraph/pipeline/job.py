@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadResult
 from omnigraph.engine.recovery.intent import WriterKind
@@ -144,9 +145,24 @@ def _run(job: Job) -> LoadResult:
         written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator))
         commit_id = written.committed.commit_id if written.committed else None
         job.phases.close("commit")
-    rows = {key: job.outcome.rows().get(key, 0) for key in job.tables}
-    seconds = time.perf_counter() - began
-    return LoadResult(rows=rows, commit_id=commit_id, engine="spark", seconds=seconds, phases=dict(job.phases.seconds))
+    return _result(job, commit_id, time.perf_counter() - began)
+
+
+def _result(job: Job, commit_id: CommitId | None, seconds: float) -> LoadResult:
+    rows = job.outcome.rows()
+    counts = [(job.context.catalog.tables[key], rows.get(key, 0)) for key in job.tables]
+    return LoadResult(
+        branch=job.options.branch,
+        mode=job.options.mode,
+        nodes={entity.name: count for entity, count in counts if isinstance(entity, NodeType)},
+        edges={entity.name: count for entity, count in counts if isinstance(entity, EdgeType)},
+        commit_id=commit_id,
+        actor_id=job.options.actor,
+        engine="spark",
+        seconds=seconds,
+        phases=dict(job.phases.seconds),
+        bytes_written=job.outcome.bytes(),
+    )
 
 
 def _stage(job: Job, snapshot: Snapshot) -> None:

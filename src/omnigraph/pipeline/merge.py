@@ -26,7 +26,7 @@ from omnigraph.engine.storage.fragments import (
 from omnigraph.engine.storage.staged import write_fragment_files
 from omnigraph.pipeline.check import Staged
 from omnigraph.pipeline.frames import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, staged_frame, table_frame
-from omnigraph.pipeline.stage import Run
+from omnigraph.pipeline.stage import Run, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,8 +130,8 @@ def _rewrite(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]
             return [("kept", number, keep_row_ids(text, row_ids), rows)]
         replaced = np.zeros(rows, dtype=np.bool_)
         replaced[offsets] = True
-        [changed] = _write(staged, text, replaced)
-        [fresh] = _write(staged, text, ~replaced)
+        [changed] = write_chosen(staged.target, text, replaced)
+        [fresh] = write_chosen(staged.target, text, ~replaced)
         kept = keep_row_ids(changed, row_ids)
         return [("split", number, kept, len(offsets)), ("fresh", number, fresh, rows - len(offsets))]
 
@@ -145,7 +145,7 @@ def _drop(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
         rows = fragment_rows(texts[number])
         stays = np.ones(rows, dtype=np.bool_)
         stays[_offsets(earlier, POSITION)] = False
-        written = _write(staged, texts[number], stays) if stays.any() else [texts[number]]
+        written = write_chosen(staged.target, texts[number], stays) if stays.any() else [texts[number]]
         return [("dropped", number, written[0], int(stays.sum()))]
 
     return act
@@ -166,9 +166,8 @@ def _offsets(rows: pa.Table, column: str) -> Offsets:
     return np.asarray(rows.column(column), dtype=np.int64) & ((1 << OFFSET_BITS) - 1)
 
 
-def _write(staged: Staged, text: str, chosen: Mask) -> Sequence[str]:
+def write_chosen(target: Target, text: str, chosen: Mask) -> Sequence[str]:
     """The chosen rows of a staged fragment as a fragment of their own, a batch at a time."""
-    target = staged.target
 
     def batches() -> Iterator[pa.RecordBatch]:
         start = 0

@@ -25,7 +25,7 @@ from omnigraph.engine.storage.staged import write_fragment_files
 from omnigraph.errors import GraphError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.shape import Shaped, shape_columns, shape_feed, shape_lines
-from omnigraph.pipeline.sources import LINES_COLUMN, Feed, Frame
+from omnigraph.pipeline.sources import LINES_COLUMN, ColumnMap, Feed, Frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,7 @@ _REPORT = pa.schema(
 _REPORT_DDL = "kind string, task long, payload string, rows long, bytes long"
 
 Batches = Iterator[pa.RecordBatch]
+Reports = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -145,28 +146,24 @@ def stage_frame(
     """Run one task per partition of a DataFrame, numbered from `first_task`; returns the reports."""
     key, columns = frame.table_key, frame.columns
 
-    def shaped(batches: Batches) -> Iterator[tuple[int, Shaped]]:
-        catalog, row = plan.catalog, 0
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            table = pa.Table.from_batches([batch])
-            if key is None:
-                lines = [text for text in table[LINES_COLUMN].to_pylist() if text is not None]
-                yield source, shape_lines("\n".join(lines).encode(), catalog, lines_before=row, records_before=row)
-            else:
-                yield source, shape_columns(catalog.tables[key], table, columns, first_row=row)
-            row += batch.num_rows
-
     def run(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         task = first_task + (context.partitionId() if context else 0)
-        yield _run_task(plan, task, shaped(batches), count)
+        yield _run_task(plan, task, _shape_batches(plan, source, key, columns, batches), count)
 
     reports: list[Any] = data.mapInArrow(run, _REPORT_DDL).collect()
     return reports
+
+
+def run_frame_task(
+    plan: StagePlan, task: int, source: int, key: TableKey | None, columns: ColumnMap, batches: Batches
+) -> Reports:
+    """Stage the rows of one partition right here; the reports of one task."""
+    report = _run_task(plan, task, _shape_batches(plan, source, key, columns, batches), lambda _: None)
+    found: Reports = report.to_pylist()
+    return found
 
 
 def task_numbers(session: SparkSession, tasks: int) -> DataFrame:
@@ -199,6 +196,23 @@ def gather(reports: Iterable[Any]) -> StageOutcome:
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def _shape_batches(
+    plan: StagePlan, source: int, key: TableKey | None, columns: ColumnMap, batches: Batches
+) -> Iterator[tuple[int, Shaped]]:
+    """Rows that arrive as Arrow batches; their numbers count within the partition."""
+    row = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        table = pa.Table.from_batches([batch])
+        if key is None:
+            lines = [text for text in table[LINES_COLUMN].to_pylist() if text is not None]
+            yield source, shape_lines("\n".join(lines).encode(), plan.catalog, lines_before=row, records_before=row)
+        else:
+            yield source, shape_columns(plan.catalog.tables[key], table, columns, first_row=row)
+        row += batch.num_rows
 
 
 def _shape_all(plan: StagePlan, feeds: Iterable[tuple[int, Feed]]) -> Iterator[tuple[int, Shaped]]:

@@ -1,0 +1,213 @@
+"""Loads through Spark: what arrives, in which commit, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.conftest import SCHEMA
+from tests.spark.records import city, knows, lives_in, person, rows, write_lines
+
+from omnigraph.errors import ConstraintError, InputError, KeyConflictError, NotFoundError
+from omnigraph.graph import Graph, create
+from omnigraph.pipeline import run_job
+from omnigraph.pipeline.progress import Progress
+
+pytestmark = pytest.mark.spark
+
+
+def load(graph: Graph, source: Any, mode: str = "append", **options: Any) -> Any:
+    return run_job(graph.context, source, mode=mode, **options)
+
+
+def versions(graph: Graph) -> dict[str, int]:
+    return {key: entry.version for key, entry in graph.snapshot().entries.items()}
+
+
+def test_one_load_of_many_types_is_one_commit(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    everything = person(
+        "ada", age=36, email="a@x", mood="calm", born="1815-12-10", seen="2020-01-02T03:04:05.678Z", score=1.5,
+        tags=["x", "y"], vec=[1, 2],
+    )  # fmt: skip
+    path = write_lines(
+        tmp_path / "a.jsonl", knows("ada", "bob", since="2020-01-01"), everything, person("bob"),
+        city(1, size=2**64 - 1), lives_in("ada", 1), {"type": "Note", "data": {"text": "hi"}}, "",
+    )  # fmt: skip
+    heard: list[Progress] = []
+    result = load(graph, path, actor="tester", progress=heard.append)
+    assert result.rows == {"edge:Knows": 1, "edge:LivesIn": 1, "node:City": 1, "node:Note": 1, "node:Person": 2}
+    assert (result.engine, result.bytes_written > 0) == ("spark", True)
+    assert {"stage", "check", "commit"} <= set(result.phases)
+    assert {"stage", "check"} <= {each.phase for each in heard}
+    [newest, genesis] = graph.history.list()
+    assert (newest.graph_commit_id, newest.actor_id) == (result.commit_id, "tester")
+    assert newest.parent_commit_id == genesis.graph_commit_id
+    ada = rows(graph, "node:Person")[0]
+    assert (ada["id"], ada["age"], ada["born"], ada["tags"], ada["vec"]) == (
+        "ada", 36, date(1815, 12, 10), ["x", "y"], [1.0, 2.0],
+    )  # fmt: skip
+    assert rows(graph, "node:City") == [{"id": "1", "code": 1, "size": 2**64 - 1}]
+    assert {row["src"]: row["dst"] for row in rows(graph, "edge:Knows")} == {"ada": "bob"}
+
+
+def test_folders_globs_and_compressed_files_load_alike(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_lines(folder / "a.jsonl", person("a"), knows("a", "b"))
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(person("b")).encode()))
+    assert load(graph, folder).rows == {"edge:Knows": 1, "node:Person": 2}
+    assert load(graph, str(folder / "*.gz"), "merge").rows == {"node:Person": 1}
+
+
+def test_an_empty_input_changes_nothing(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    before = versions(graph)
+    assert load(graph, write_lines(tmp_path / "e.jsonl", "", " ")).commit_id is None
+    assert versions(graph) == before
+    with pytest.raises(NotFoundError):
+        load(graph, tmp_path / "missing.jsonl")
+
+
+def test_parquet_csv_arrow_and_frames_load_per_type_with_a_mapping(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    pq.write_table(pa.table({"full": ["a", "b"], "years": [1, None], "noise": [0, 0]}), tmp_path / "p.parquet")
+    (tmp_path / "c.csv").write_text("code,size\n7,70\n8,\n")
+    table = pa.table({"from": ["a"], "to": ["b"], "since": pa.array([date(2020, 1, 1)])})
+    frame = spark.createDataFrame([("a", 7)], "src string, dst long")
+    result = load(
+        graph,
+        {"Person": tmp_path / "p.parquet", "City": str(tmp_path / "c.csv"), "knows": table, "edge:LivesIn": frame},
+        columns={"Person": {"name": "full", "age": "years"}},
+    )
+    assert result.rows == {"edge:Knows": 1, "edge:LivesIn": 1, "node:City": 2, "node:Person": 2}
+    assert [(row["id"], row["age"]) for row in rows(graph, "node:Person")] == [("a", 1), ("b", None)]
+    assert [(row["code"], row["size"]) for row in rows(graph, "node:City")] == [(7, 70), (8, None)]
+    assert rows(graph, "edge:LivesIn")[0]["dst"] == "7"
+    lines = spark.createDataFrame([(json.dumps(person("line")),)], "value string")
+    assert load(graph, lines).rows == {"node:Person": 1}
+
+
+def test_overwrite_replaces_the_tables_it_names_and_no_others(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    load(
+        graph,
+        write_lines(tmp_path / "a.jsonl", person("a"), person("b"), city(1), {"type": "Note", "data": {"text": "n"}}),
+    )
+    load(graph, write_lines(tmp_path / "b.jsonl", person("c")), "overwrite")
+    assert [row["id"] for row in rows(graph, "node:Person")] == ["c"]
+    assert len(rows(graph, "node:City")) == 1
+    load(graph, {"Person": pa.table({"name": pa.array([], pa.string())})}, "overwrite")
+    assert rows(graph, "node:Person") == []
+
+
+def test_merge_replaces_whole_entities_and_keeps_their_row_ids(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    load(graph, write_lines(tmp_path / "a.jsonl", person("a", age=1), person("b", age=2), person("c", age=3)))
+    handle = graph.snapshot().open("node:Person")
+    before = {row["id"]: row["_rowid"] for row in handle.scan(["id"], with_row_id=True).to_pylist()}
+    changed = write_lines(tmp_path / "b.jsonl", person("d", age=4), person("b", email="b@x"), person("a", age=9))
+    assert load(graph, changed, "merge").rows == {"node:Person": 3}
+    found = graph.snapshot().open("node:Person").scan(["id", "age", "email"], with_row_id=True).to_pylist()
+    assert {row["id"]: (row["age"], row["email"]) for row in found} == {
+        "a": (9, None), "b": (None, "b@x"), "c": (3, None), "d": (4, None),
+    }  # fmt: skip
+    after = {row["id"]: row["_rowid"] for row in found}
+    assert {name: after[name] for name in before} == before
+    assert len(set(after.values())) == 4
+    load(graph, write_lines(tmp_path / "c.jsonl", *[person(name, age=5) for name in "abcd"]), "merge")
+    assert [row["age"] for row in rows(graph, "node:Person")] == [5, 5, 5, 5]
+    assert graph.snapshot().entries["node:Person"].row_count == 4
+
+
+def test_in_a_merge_the_last_record_of_an_explicit_id_counts(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    people = [person("a"), person("b"), person("c")]
+    load(graph, write_lines(tmp_path / "a.jsonl", *people, knows("a", "b", id="k")))
+    load(graph, write_lines(tmp_path / "b.jsonl", knows("a", "c", id="k"), knows("b", "c", id="k")), "merge")
+    [edge] = rows(graph, "edge:Knows")
+    assert (edge["src"], edge["dst"]) == ("b", "c")
+
+
+REFUSED: list[tuple[str, list[Any], str]] = [
+    ("broken JSON", [person("x"), '{"type": "Person", "data"'], r"in\.jsonl: record 2 \(line 3\): not JSON"),
+    ("wrong type", [person("x", age="old")], r"record 1 \(line 2\): Person\.age: expected an integer"),
+    ("unknown field", [person("x", colour="red")], r"unknown field 'colour'"),
+    ("required", [{"type": "Note", "data": {}}], r"Note\.text is required"),
+    ("range", [person("x", age=200)], r"@range violation"),
+    ("enum", [person("x", mood="sad")], r"enum violation"),
+    ("vector", [person("x", vec=[1])], r"expected 2 numbers"),
+    ("duplicate key", [person("x"), person("y"), person("x")], r"record 3 \(line 4\): @unique violation.*'x' twice"),
+    ("unique in input", [person("x", email="e"), person("y", email="e")], r"record 2 \(line 3\): @unique violation"),
+    ("unique against committed", [person("x", email="taken")], r"record 1 \(line 2\): @unique violation"),
+    ("dangling source", [knows("nobody", "ada")], r"record 1 \(line 2\): edge Knows: src 'nobody' not found in Person"),
+    ("dangling target", [person("x"), knows("x", "no")], r"record 2 \(line 3\): edge Knows: dst 'no' not found"),
+    ("cardinality", [lives_in("ada", 1)], r"record 1 \(line 2\): @card violation: Person 'ada' has 2 LivesIn edges"),
+]
+
+
+@pytest.mark.parametrize(("records", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_bad_input_is_named_and_leaves_no_trace(
+    tmp_path_factory: pytest.TempPathFactory, settled: Graph, tmp_path: Path, records: list[Any], message: str
+) -> None:
+    before = versions(settled)
+    with pytest.raises(ConstraintError, match=message):
+        load(settled, write_lines(tmp_path / "in.jsonl", "", *records))
+    assert versions(settled) == before
+    assert not list(settled.context.store.objects.list_dir("__recovery"))
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Graph:
+    folder = tmp_path_factory.mktemp("settled")
+    graph = create(folder / "graph", SCHEMA)
+    load(graph, write_lines(folder / "a.jsonl", person("ada", email="taken"), city(1), lives_in("ada", 1)))
+    return graph
+
+
+def test_appending_an_id_that_exists_is_a_conflict_that_names_the_record(settled: Graph, tmp_path: Path) -> None:
+    with pytest.raises(KeyConflictError, match=r"'ada' \(in\.jsonl: record 2 \(line 2\)\)"):
+        load(settled, write_lines(tmp_path / "in.jsonl", person("new"), person("ada")))
+
+
+def test_overwriting_nodes_that_kept_edges_need_is_refused(settled: Graph, tmp_path: Path) -> None:
+    with pytest.raises(ConstraintError, match=r"orphan violation: edge LivesIn .* src 'ada'"):
+        load(settled, write_lines(tmp_path / "in.jsonl", person("other")), "overwrite")
+
+
+def test_a_duplicate_in_two_files_names_the_second_file(settled: Graph, tmp_path: Path) -> None:
+    write_lines(tmp_path / "one.jsonl", person("p"), person("q"))
+    write_lines(tmp_path / "two.jsonl", person("r"), person("q"))
+    with pytest.raises(ConstraintError, match=r"two\.jsonl: record 2 \(line 2\): @unique violation"):
+        load(settled, tmp_path / "*.jsonl")
+
+
+def test_the_first_twenty_errors_are_shown_and_all_are_written_where_asked(settled: Graph, tmp_path: Path) -> None:
+    records = [person(f"p{n}", age="x" if n % 2 else 1) for n in range(1000)]
+    path = write_lines(tmp_path / "in.jsonl", *records)
+    with pytest.raises(ConstraintError, match="and 499 more") as caught:
+        load(settled, path, errors_to=str(tmp_path / "errors.jsonl"))
+    assert len(caught.value.violations) == 20
+    written = [json.loads(line) for line in (tmp_path / "errors.jsonl").read_text().splitlines()]
+    assert [each["line"] for each in written] == list(range(2, 1001, 2))
+    dangling = write_lines(tmp_path / "dangling.jsonl", *[knows("ada", f"no{n}") for n in range(30)])
+    with pytest.raises(ConstraintError, match="and 29 more"):
+        load(settled, dangling, errors_to=str(tmp_path / "errors.jsonl"))
+    assert len((tmp_path / "errors.jsonl").read_text().splitlines()) == 30
+
+
+def test_sources_that_do_not_fit_are_refused_in_one_sentence(settled: Graph, tmp_path: Path, spark: Any) -> None:
+    pq.write_table(pa.table({"name": ["a"], "wat": [1]}), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match="unknown column 'wat' of Person"):
+        load(settled, {"Person": tmp_path / "p.parquet"})
+    with pytest.raises(InputError, match="does not say which"):
+        load(settled, tmp_path / "p.parquet")
+    with pytest.raises(InputError, match="'Nobody' is not a type"):
+        load(settled, {"Nobody": tmp_path / "p.parquet"})
+    with pytest.raises(InputError, match="needs a column 'to'"):
+        load(settled, {"Knows": pa.table({"from": ["a"]})})
+    with pytest.raises(InputError, match="a load mode is one of"):
+        load(settled, tmp_path, "upsert")
+    (tmp_path / "c.csv").write_text("code,size\n7,x\n")
+    with pytest.raises(ConstraintError, match=r"c\.csv: record 1 \(line 2\): City\.size: 'x' is not U64"):
+        load(settled, {"City": tmp_path / "c.csv"})
