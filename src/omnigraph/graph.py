@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,23 +21,32 @@ from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
+from omnigraph.engine.operations.export import export_lines
+from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import load_contract, open_graph
 from omnigraph.engine.operations.optimize import OptimizeReport, optimize
-from omnigraph.engine.operations.outcomes import MutationResult
+from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.repair import RepairReport, repair
 from omnigraph.engine.operations.verify import VerifyReport, verify
-from omnigraph.engine.recovery import Intent
+from omnigraph.engine.reading import ReadOptions, execute, explain_analyze
+from omnigraph.engine.reading.context import EmbedsText
+from omnigraph.engine.recovery import Intent, heal
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability
 from omnigraph.engine.storage.layout import normalise_root
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ExecutionError, InputError
-from omnigraph.ids import MAIN, parse_branch
+from omnigraph.ids import MAIN, new_ulid, parse_branch
 from omnigraph.plan import compile_query
-from omnigraph.plan.operators import WritePlan
+from omnigraph.plan.explain import Explanation, explain
+from omnigraph.plan.operators import ReadPlan, WritePlan
 from omnigraph.plan.parameters import bind
+from omnigraph.results import QueryResult
+
+_PIPELINE = "omnigraph.pipeline"
+"""Where bulk loads live. Spark is an optional extra above this layer, so it is looked up by name when it is needed."""
 
 Location = str | os.PathLike[str]
 
@@ -98,8 +109,9 @@ def _durability(name: str) -> Durability:
 class Graph:
     """A typed property graph. Use `create` or `connect` to get one."""
 
-    def __init__(self, context: GraphContext) -> None:
+    def __init__(self, context: GraphContext, *, embedder: EmbedsText | None = None) -> None:
         self._context = context
+        self._embedder = embedder
         self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
         self.history = HistoryVerbs(self)
         self.schema = SchemaVerbs(self)
@@ -141,6 +153,122 @@ class Graph:
         """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
         return resolve_snapshot(self.context, branch, at)
 
+    def load(
+        self,
+        source: Any,
+        mode: str = "append",
+        branch: str = MAIN,
+        engine: str = "auto",
+        actor: str | None = None,
+        *,
+        columns: Mapping[str, Mapping[str, str]] | None = None,
+        progress: Callable[[Any], None] | None = None,
+        errors_to: str | None = None,
+        spark: Any = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> LoadResult:
+        """Load data of any size as one commit, or nothing at all.
+
+        `source` is a path, folder or URI of JSON lines, several of them, records, one Arrow table or file per type, or
+        a Spark DataFrame. `mode` is `append` (ids must be new), `merge` (existing entities are replaced) or
+        `overwrite` (the types in the source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
+        decides by size. `columns` maps properties to columns by type; `progress` hears how far the load is;
+        `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs.
+
+        Raises:
+            ConstraintError: the data breaks a rule of the schema; nothing changed.
+            KeyConflictError: `append` met an id that exists; nothing changed.
+            ConflictError: another write came in between; nothing changed.
+        """
+        context = self.context
+        chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(columns or errors_to or master or conf))
+        if chosen == "local":
+            result = load(context, source, mode=mode, branch=branch, actor=actor)
+        else:
+            result = import_module(_PIPELINE).run_job(
+                context,
+                source,
+                mode=mode,
+                branch=branch,
+                actor=actor,
+                columns=columns,
+                spark=spark,
+                master=master,
+                conf=conf,
+                progress=progress,
+                errors_to=errors_to,
+            )
+        return replace(result, reason=reason)
+
+    def query(
+        self,
+        source: str | os.PathLike[str],
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        options: ReadOptions | None = None,
+    ) -> QueryResult:
+        """Run a read query on one snapshot. `source` is its text, or the path of a `.gq` file.
+
+        `at` reads the past: a commit id, a snapshot id or a manifest version. `options` bounds rows, bytes and time.
+
+        Raises:
+            ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong.
+            CommitNotFoundError, BranchNotFoundError: there is no such state to read.
+            LimitError: the query needs more than `options` allow.
+        """
+        context = self.context
+        plan = _read_plan(context, source, name)
+        values = bind(plan.parameters, params)
+        rows = execute(plan, resolve_snapshot(context, branch, at), values, options=options, embedder=self._embedder)
+        return QueryResult(plan.name, rows)
+
+    def explain(
+        self,
+        source: str | os.PathLike[str],
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        analyze: bool = False,
+    ) -> Explanation:
+        """How a query is run, as a tree; with `analyze` it is run, and each step tells its reason, rows and time."""
+        context = self.context
+        if not analyze:
+            return explain(compile_query(context.catalog, read_query(source), name))
+        plan = _read_plan(context, source, name)
+        values = bind(plan.parameters, params)
+        return explain_analyze(plan, resolve_snapshot(context, branch, at), values, embedder=self._embedder)
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        types: Sequence[str] = (),
+        tables: Sequence[str] = (),
+    ) -> Iterator[str] | int:
+        """One snapshot as JSON lines that `load` reads back.
+
+        Without a path the lines come as an iterator; with one they are written to that file, which appears whole or
+        not at all, and their number is returned.
+        """
+        context = self.context
+        lines = export_lines(context.catalog, resolve_snapshot(context, branch, at), types=types, tables=tables)
+        return lines if path is None else write_lines(path, lines)
+
+    def refresh(self) -> None:
+        """Look at storage afresh: finish what dead writers left, then forget what is cached."""
+        context = self.context
+        if not context.read_only:
+            heal(context.recovery)
+        context.manifest.forget()
+
     def mutate(
         self,
         source: str | os.PathLike[str],
@@ -171,6 +299,46 @@ class Graph:
         """Forget what is cached. A graph needs no closing to be safe: every acknowledged write is already there."""
         self._context.manifest.forget()
         self._context.store.forget()
+
+
+def _read_plan(context: GraphContext, source: str | os.PathLike[str], name: str | None) -> ReadPlan:
+    plan = compile_query(context.catalog, read_query(source), name)
+    if not isinstance(plan, ReadPlan):
+        raise ExecutionError(f"query '{plan.name}' changes the graph: run it with mutate")
+    return plan
+
+
+def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
+    """Write lines to a file by way of a temporary one beside it; returns how many there were."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{new_ulid()}")
+    count = 0
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line)
+                file.write("\n")
+                count += 1
+        partial.replace(target)
+    except OSError as exc:
+        raise InputError(f"'{target}' cannot be written: {exc.strerror}") from exc
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -> tuple[str, str]:
+    """The engine of a load and why."""
+    if engine not in ("auto", "local", "spark"):
+        raise InputError(f"an engine is 'auto', 'local' or 'spark', not '{engine}'")
+    if engine == "local" and needs_spark:
+        raise InputError("column maps, error files and Spark settings need engine 'spark' or 'auto'")
+    if engine != "auto":
+        return engine, f"engine={engine!r} was asked for"
+    if needs_spark:
+        return "spark", "the load asks for something that Spark does"
+    choice = import_module(_PIPELINE).choose_engine(source, spark_running=spark is not None)
+    return choice.engine, choice.reason
 
 
 def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -> Snapshot:
