@@ -161,9 +161,9 @@ class Manifest:
         for attempt in range(RETRY_BUDGET + 1):
             failpoints.maybe_fail(failpoints.PUBLISH_LOAD_CONTENTION)
             seen = self._newest(branch)
-            landed = seen.state.commits.get(lineage.commit_id)
+            landed = seen.state.commits.get(lineage.commit_id) if attempt else None
             if landed is not None:
-                # An earlier try of this very publish took effect although its answer said otherwise.
+                # An earlier round of this very publish took effect although its answer said otherwise.
                 return self.snapshot(branch, version=landed.manifest_version)
             check_expectations(seen.state, expected or {}, expected_head)
             failpoints.maybe_fail(failpoints.PUBLISH_AFTER_PRECHECK)
