@@ -44,6 +44,7 @@ from omnigraph.errors import (
 from omnigraph.version import __version__
 
 if TYPE_CHECKING:
+    from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
     from omnigraph.graph import Graph, connect, create
     from omnigraph.results import QueryResult
 
@@ -51,6 +52,8 @@ _LAZY = {
     "Graph": "omnigraph.graph",
     "connect": "omnigraph.graph",
     "create": "omnigraph.graph",
+    "LoadResult": "omnigraph.engine.operations.outcomes",
+    "MutationResult": "omnigraph.engine.operations.outcomes",
     "QueryResult": "omnigraph.results",
 }
 """The names that need the engine, and the module each is loaded from when it is first asked for."""
@@ -73,7 +76,9 @@ __all__ = [
     "InternalError",
     "KeyConflictError",
     "LimitError",
+    "LoadResult",
     "MergeConflictError",
+    "MutationResult",
     "NotFoundError",
     "ParameterError",
     "ParseError",

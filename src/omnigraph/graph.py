@@ -13,7 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.resolve import compile_schema
@@ -243,6 +243,28 @@ class Graph:
         plan = _read_plan(context, source, name)
         values = bind(plan.parameters, params)
         return explain_analyze(plan, resolve_snapshot(context, branch, at), values, embedder=self._embedder)
+
+    @overload
+    def export(
+        self,
+        path: None = None,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        types: Sequence[str] = (),
+        tables: Sequence[str] = (),
+    ) -> Iterator[str]: ...
+
+    @overload
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        types: Sequence[str] = (),
+        tables: Sequence[str] = (),
+    ) -> int: ...
 
     def export(
         self,

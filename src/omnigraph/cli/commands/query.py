@@ -53,7 +53,7 @@ def query(
             branch=None if snapshot else (branch or "main"),
             snapshot=snapshot,
             columns=result.columns,
-            rows=result.to_json_rows(),
+            rows=result.to_pylist(),
         )
     defaults = session.config.defaults
     layout = Layout(defaults.table_max_column_width, wrap=defaults.table_cell_layout == "wrap")
