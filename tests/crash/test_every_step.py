@@ -1,0 +1,71 @@
+"""Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
+
+The quick faults run always. The kills, each in a process of its own, and outages are marked long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.crash.writes import LOADS, MUTATIONS, Open, Optimize, Repair
+
+from omnigraph.engine.storage.staged import stage_changes
+from omnigraph.graph import connect
+from omnigraph.ids import TableKey
+from omnigraph.testing.crash import Write, baseline, copy_graph, crash_at
+from omnigraph.testing.faults import Fault
+
+WRITES: dict[str, Write] = {**MUTATIONS, **LOADS}
+QUICK = (Fault.RAISE_BEFORE, Fault.RAISE_AFTER)
+FAULTS = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in Fault]
+OPERATIONS_MIN = 8
+
+Record = Callable[[str, object], None]
+
+
+def crash_everywhere(
+    write: Write, template: Path, scratch: Path, fault: Fault, record_property: Record, *, open_heals: bool = True
+) -> None:
+    """Visit N = 1, 2, … until no fault is met, and record how many cases there were."""
+    base = baseline(write, template, scratch)
+    number = 1
+    while crash_at(write, base, template, scratch, fault, number, open_heals=open_heals) is not None:
+        number += 1
+    record_property("cases", number - 1)
+    assert number > OPERATIONS_MIN
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_survives(name: str, fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+    crash_everywhere(WRITES[name], seeded, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_maintenance_survives(fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+    crash_everywhere(Optimize(), seeded, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_writer_that_only_publishes_survives(
+    fault: Fault, seeded: Path, scratch: Path, record_property: Record
+) -> None:
+    drifted = scratch / "drifted"
+    context = connect(copy_graph(seeded, drifted)).context
+    base = context.store.open(context.manifest.snapshot().entry(TableKey("node:Company")).path)
+    staged = stage_changes(base, new_rows=base.schema.empty_table().from_pydict({"id": ["x"], "name": ["x"]}))
+    assert staged is not None
+    context.store.commit(base, staged, {})
+    crash_everywhere(Repair(), drifted, scratch, fault, record_property, open_heals=False)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "where", ["after some tables", "after all tables", "after the publish", "after all tables of an overwrite"]
+)
+def test_recovery_itself_survives(
+    where: str, fault: Fault, interrupted: dict[str, Path], scratch: Path, record_property: Record
+) -> None:
+    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property)

@@ -1,0 +1,126 @@
+"""The writers that exist, each as data: what is crashed at every storage operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.engine.operations.load import load
+from omnigraph.graph import Graph, connect
+
+SCHEMA = """
+node Company { name: String @key }
+node Person { name: String @key
+              age: I32? }
+node Note { text: String }
+edge WorksAt: Person -> Company { since: I32? }
+edge Knows: Person -> Person
+"""
+
+SEED = b"""
+{"type": "Company", "data": {"name": "acme"}}
+{"type": "Person", "data": {"name": "ann", "age": 30}}
+{"type": "Person", "data": {"name": "bob", "age": 40}}
+{"type": "Note", "data": {"text": "seed"}}
+{"edge": "WorksAt", "from": "ann", "to": "acme", "data": {"since": 2020}}
+{"edge": "Knows", "from": "ann", "to": "bob", "data": {}}
+{"edge": "Knows", "from": "bob", "to": "ann", "data": {}}
+"""
+
+PEOPLE = b"""
+{"type": "Company", "data": {"name": "initech"}}
+{"type": "Person", "data": {"name": "cid", "age": 50}}
+{"edge": "WorksAt", "from": "cid", "to": "initech", "data": {"id": "e1"}}
+"""
+
+WHOLE = b"""
+{"type": "Company", "data": {"name": "acme"}}
+{"type": "Company", "data": {"name": "globex"}}
+{"edge": "WorksAt", "from": "bob", "to": "globex", "data": {"id": "e2"}}
+"""
+
+CHANGED = b"""
+{"type": "Person", "data": {"name": "ann", "age": 31}}
+{"type": "Person", "data": {"name": "dan", "age": 20}}
+{"edge": "Knows", "from": "dan", "to": "ann", "data": {"id": "k9"}}
+"""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A write query."""
+
+    text: str
+    actor: str | None = "act-alice"
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.mutate(f"query q() {{ {self.text} }}", actor=self.actor)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A local load."""
+
+    data: bytes
+    mode: str
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        load(graph.context, self.data, mode=self.mode, actor="act-bob")
+
+
+@dataclass(frozen=True)
+class Optimize:
+    """Compaction and index builds: effects that change no row."""
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.maintenance.optimize()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A writer that only publishes."""
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.maintenance.repair(confirm=True, force=True)
+
+
+@dataclass(frozen=True)
+class Open:
+    """Recovery itself: a read-write open of a graph with an unfinished write."""
+
+    def run(self, root: str) -> None:
+        connect(root)
+
+    def again(self, graph: Graph) -> None:
+        connect(graph.uri)
+
+
+MUTATIONS = {
+    "insert a node": Mutation('insert Person { name: "zoe", age: 9 }'),
+    "insert a keyless node": Mutation('insert Note { text: "hello" }'),
+    "insert an edge": Mutation('insert Knows { from: "ann", to: "ann" }'),
+    "replace a node": Mutation('insert Person { name: "ann" }'),
+    "update nodes": Mutation("update Person set { age: 7 } where age > 1"),
+    "delete edges": Mutation('delete Knows where from = "ann"'),
+    "delete a node and its edges": Mutation('delete Person where name = "ann"'),
+    "insert nodes and an edge": Mutation(
+        'insert Company { name: "initech" } insert Person { name: "eve" }'
+        ' insert WorksAt { from: "eve", to: "initech", since: 2026 }'
+    ),
+}
+LOADS = {
+    "load append": Load(PEOPLE, "append"),
+    "load merge": Load(CHANGED, "merge"),
+    "load overwrite": Load(WHOLE, "overwrite"),
+}
