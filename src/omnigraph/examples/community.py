@@ -125,7 +125,7 @@ def _projects(rng: np.random.Generator, count: int) -> tuple[pa.Array, pa.Array]
     adjective, noun = _pick(rng, ADJECTIVES, count), _pick(rng, NOUNS, count)
     number = _numbers(np.arange(count))
     slugs = _joined(adjective, "-", noun, "-", number)
-    stars = _numbers((200_000 * rng.random(count) ** 8).astype(np.int64))
+    stars = _numbers((200_000 * rng.random(count) ** 30).astype(np.int64))
     archived = pc.if_else(pa.array(rng.random(count) < 0.1), "true", "false")
     lines = _lines(
         *('{"type":"Project","data":{"slug":"', slugs, '","title":"', pc.utf8_capitalize(adjective), " ", noun),

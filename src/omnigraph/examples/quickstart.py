@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
@@ -103,15 +104,11 @@ class Story:
         with load_bar(self.console) as listener:
             result = graph.load(files, mode="append", engine=engine, actor=LOAD_ACTOR, progress=listener)
         elapsed = time.perf_counter() - began
-        rows = Table("type", "rows", title=f"commit {result.commit_id}", title_justify="left", title_style="dim")
-        rows.columns[1].justify = "right"
-        for key, count in result.rows.items():
-            rows.add_row(key, f"{count:,}")
-        self.console.print(rows)
+        self.console.print(_table(["type", "rows"], [{"type": key, "rows": rows} for key, rows in result.rows.items()]))
         total = sum(result.rows.values())
         self.console.print(
             f"[green]loaded[/green] {total:,} rows through {result.engine} in {elapsed:.1f} s"
-            f" ({total / elapsed:,.0f} rows/s), visible all at once"
+            f" ({total / elapsed:,.0f} rows/s), visible all at once as commit {result.commit_id}"
         )
 
     def _ask(self, graph: omnigraph.Graph) -> None:
@@ -149,12 +146,16 @@ class Story:
 
     def _history(self, graph: omnigraph.Graph) -> None:
         self._heading("Look at the history")
-        table = Table("commit", "when (UTC)", "actor", "graph version")
-        table.columns[3].justify = "right"
-        for commit in graph.history.list(limit=5):
-            moment = datetime.fromtimestamp(commit.created_at / 1e6, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
-            table.add_row(commit.graph_commit_id, moment, commit.actor_id or "–", str(commit.manifest_version))
-        self.console.print(table)
+        commits = [
+            {
+                "commit": commit.graph_commit_id,
+                "when (UTC)": datetime.fromtimestamp(commit.created_at / 1e6, tz=UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                "actor": commit.actor_id or "–",
+                "version": commit.manifest_version,
+            }
+            for commit in graph.history.list(limit=5)
+        ]
+        self.console.print(_table(list(commits[0]), commits))
 
     def _past(self, graph: omnigraph.Graph, slug: str, commit_id: str) -> None:
         self._heading("Read the past")
@@ -182,11 +183,11 @@ class Story:
         result = graph.query(community.queries(), params, name=name, at=at)
         rows = result.to_pylist()
         took = _seconds(began)
-        table = Table(*result.columns, title=f"{caption} · {name} · {took}", title_justify="left", title_style="bold")
-        for row in rows:
-            table.add_row(*(_shown(row[column]) for column in result.columns))
-        self.console.print(table if rows else f"[bold]{caption} · {name} · {took}[/bold]\n  (no rows)")
-        self.console.print()
+        self.console.print(f"[bold]{caption}[/bold] [dim]· {name} · {took}[/dim]", highlight=False)
+        if rows:
+            self.console.print(_table(result.columns, rows))
+        else:
+            self.console.print("  (no rows)\n")
         return rows
 
     def _heading(self, text: str) -> None:
@@ -199,6 +200,17 @@ def _counts(graph: omnigraph.Graph) -> tuple[int, int]:
     entries = graph.snapshot().entries
     nodes = sum(entry.row_count for key, entry in entries.items() if key.startswith("node:"))
     return nodes, sum(entry.row_count for entry in entries.values()) - nodes
+
+
+def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows as a table, numbers to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        number = isinstance(rows[0][column], int | float)
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_shown(row[column]) for column in columns))
+    return table
 
 
 def _shown(value: object) -> str:
