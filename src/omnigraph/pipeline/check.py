@@ -123,7 +123,7 @@ class SetChecks:
                 findings.conflict = self._taken_id(key, staged)
                 if findings.conflict is not None:
                     return findings
-            for group in _unique_groups(staged.entity):
+            for group in unique_groups(staged.entity):
                 word = _unique_word(staged.entity, group)
                 findings.add(*self._repeats(staged, group, word))
                 if self._mode != "overwrite" and staged.committed_rows:
@@ -140,17 +140,11 @@ class SetChecks:
         from pyspark.sql import functions as F
 
         rows = self._pending(staged, group).dropna(subset=list(group))
-        twice = (
-            rows.groupBy(*group)
-            .agg(F.count(F.lit(1)).alias("times"), F.min(POSITION).alias("first"))
-            .where("times > 1")
-            .drop("times")
-        )
-        if not twice.take(1):
+        first = rows.groupBy(*group).agg(F.count(F.lit(1)).alias("times"), F.min(POSITION).alias("first"))
+        twice = first.where("times > 1").drop("times")
+        if not twice.limit(1).collect():
             return [], 0
-        later = rows.join(F.broadcast(twice.limit(BROADCAST_ROWS_MAX)), list(group)).where(
-            F.col(POSITION) > F.col("first")
-        )
+        later = rows.join(twice, list(group)).where(F.col(POSITION) > F.col("first"))
         return self._collect(staged.entity.table_key, later, word)
 
     def _taken_id(self, key: TableKey, staged: Staged) -> Found | None:
@@ -280,10 +274,9 @@ class SetChecks:
         """The first violations by position, and how many there are; a rule that holds costs one job."""
         from pyspark.sql import functions as F
 
-        if not bad.take(1):
-            return [], 0
-        rows = bad.orderBy(F.col(POSITION)).limit(self._shown_max).collect()
-        return [Found(key, row[POSITION], word(row)) for row in rows], bad.count()
+        rows = bad.orderBy(F.col(POSITION)).limit(self._shown_max + 1).collect()
+        count = len(rows) if len(rows) <= self._shown_max else bad.count()
+        return [Found(key, row[POSITION], word(row)) for row in rows[: self._shown_max]], count
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -299,7 +292,8 @@ class SetChecks:
         return self._published(key, ["id"])
 
 
-def _unique_groups(entity: Entity) -> list[tuple[str, ...]]:
+def unique_groups(entity: Entity) -> list[tuple[str, ...]]:
+    """The `@unique` groups that are not the key itself, whose uniqueness is that of ids."""
     key = entity.key if isinstance(entity, NodeType) else ()
     return [group for group in entity.unique if tuple(sorted(group)) != tuple(sorted(key))]
 

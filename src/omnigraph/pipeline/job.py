@@ -33,6 +33,7 @@ from omnigraph.pipeline.check import SHOWN_MAX, SetChecks, Staged
 from omnigraph.pipeline.frames import TableAt, to_spark
 from omnigraph.pipeline.merge import Prepared, drop_superseded, prepare_merge
 from omnigraph.pipeline.progress import Listener, Phases
+from omnigraph.pipeline.quick import QuickChecks
 from omnigraph.pipeline.session import obtain_session, parallelism
 from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, pack, resolve
 from omnigraph.pipeline.stage import (
@@ -205,13 +206,15 @@ def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
                 mode,
                 shown_max=ERRORS_MAX if job.options.errors_to else SHOWN_MAX,
             )
+            quick = QuickChecks(job.context.catalog, staged, committed, mode)
             for kind, check in checks.kinds():
                 fragments = {key: each.fragments for key, each in staged.items()}
-                refuse_findings(check(), fragments, locator, job.options.errors_to)
+                if not quick.holds(kind):
+                    refuse_findings(check(), fragments, locator, job.options.errors_to)
                 if kind == "uniqueness" and mode == "merge":
-                    staged = _last_ones(job.session, staged)
+                    staged = _last_ones(job.session, staged, quick)
                     checks.replace(staged)
-        transaction.depend_on(checks.read)
+        transaction.depend_on(checks.read | quick.read)
         for key, each in sorted(staged.items()):
             _hand_over(job, transaction, key, each)
     job.phases.open("commit")
@@ -225,10 +228,10 @@ def _staged(job: Job, key: TableKey, committed: Mapping[TableKey, tuple[TableAt,
     return Staged(job.context.catalog.tables[key], job.plan.targets[key], fragments, table, rows)
 
 
-def _last_ones(session: SparkSession, staged: Mapping[TableKey, Staged]) -> dict[TableKey, Staged]:
+def _last_ones(session: SparkSession, staged: Mapping[TableKey, Staged], quick: QuickChecks) -> dict[TableKey, Staged]:
     """In a merge the last of several records of one explicit id counts; of a key there are never several."""
     return {
-        key: drop_superseded(session, each) if each.ids_given and not each.keyed else each
+        key: each if each.keyed or quick.has_distinct_ids(each) else drop_superseded(session, each)
         for key, each in staged.items()
     }
 

@@ -1,0 +1,297 @@
+"""Bulk loads beside what else could be done with the same data, in one run.
+
+    python -m benchmarks.load                 # 100,000 nodes, 1,000,000 edges
+    python -m benchmarks.load --full          # 1,000,000 nodes, 10,000,000 edges, and a merge of 1 M into 5 M
+    python -m benchmarks.load --only break-even
+
+Every line is seconds and the peak memory of all processes involved; ratios are against Spark's own Parquet write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from omnigraph.graph import Graph, create
+from omnigraph.pipeline import run_job
+from omnigraph.pipeline.session import obtain_session
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  city: String?  score: F64? }
+edge Knows: Person -> Person { since: Date?  weight: F64? }
+"""
+CITIES = pa.array(["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi"])
+ROW_GROUP = 250_000
+
+
+@dataclass
+class Report:
+    """What was measured."""
+
+    lines: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, name: str, seconds: float, **more: float) -> None:
+        self.lines[name] = {"seconds": round(seconds, 2), **{key: round(value, 1) for key, value in more.items()}}
+        extra = "  ".join(f"{key} {value:,.1f}" for key, value in more.items())
+        print(f"  {name:<46} {seconds:>8.2f} s   {extra}", flush=True)
+
+
+class Memory:
+    """Peak resident memory of this process and its children, less what they share is not known: an upper bound."""
+
+    def __init__(self) -> None:
+        self.peak_mb = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        me = psutil.Process()
+        while not self._stop.wait(0.2):
+            total = 0
+            for process in [me, *me.children(recursive=True)]:
+                try:
+                    total += process.memory_info().rss
+                except psutil.Error:
+                    continue
+            self.peak_mb = max(self.peak_mb, total / 2**20)
+
+
+@contextmanager
+def measured(report: Report, name: str, **more: float) -> Iterator[dict[str, float]]:
+    extra: dict[str, float] = dict(more)
+    with Memory() as memory:
+        began = time.perf_counter()
+        yield extra
+        seconds = time.perf_counter() - began
+    if "rows" in extra:
+        extra["rows/s"] = extra["rows"] / seconds
+    report.add(name, seconds, peak_mb=memory.peak_mb, **extra)
+
+
+def people(count: int, *, first: int = 0, seed: int = 1) -> pa.Table:
+    random = np.random.default_rng(seed)
+    numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+    return pa.table(
+        {
+            "name": pc.binary_join_element_wise(pa.scalar("p"), numbers, ""),
+            "age": pa.array(random.integers(0, 100, count, dtype=np.int32)),
+            "city": CITIES.take(pa.array(random.integers(0, len(CITIES), count))),
+            "score": pa.array(random.random(count)),
+        }
+    )
+
+
+def friendships(count: int, nodes: int, *, seed: int = 2) -> pa.Table:
+    random = np.random.default_rng(seed)
+    ends = [pa.array(random.integers(0, nodes, count)).cast(pa.string()) for _ in range(2)]
+    return pa.table(
+        {
+            "from": pc.binary_join_element_wise(pa.scalar("p"), ends[0], ""),
+            "to": pc.binary_join_element_wise(pa.scalar("p"), ends[1], ""),
+            "since": pa.array(random.integers(10_000, 20_000, count, dtype=np.int32)).cast(pa.date32()),
+            "weight": pa.array(random.random(count)),
+        }
+    )
+
+
+def generate(folder: Path, nodes: int, edges: int) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {"Person": str(folder / "people.parquet"), "Knows": str(folder / "knows.parquet")}
+    pq.write_table(people(nodes), paths["Person"], row_group_size=ROW_GROUP)
+    pq.write_table(friendships(edges, nodes), paths["Knows"], row_group_size=ROW_GROUP)
+    return paths
+
+
+def write_jsonl(folder: Path, nodes: int, edges: int) -> Path:
+    """The same data as JSON lines, composed column by column."""
+    path = folder / "graph.jsonl"
+    with path.open("wb") as file:
+        for start in range(0, nodes, 200_000):
+            part = people(min(200_000, nodes - start), first=start)
+            file.write(_lines(['{"type":"Person","data":{"name":"', part["name"], '","age":', part["age"], ',"city":"',
+                               part["city"], '","score":', part["score"], "}}\n"]))  # fmt: skip
+        for start in range(0, edges, 500_000):
+            part = friendships(min(500_000, edges - start), nodes, seed=start + 2)
+            file.write(_lines(['{"edge":"Knows","from":"', part["from"], '","to":"', part["to"],
+                               '","data":{"since":"', part["since"], '","weight":', part["weight"], "}}\n"]))  # fmt: skip
+    return path
+
+
+def _lines(parts: list[Any]) -> bytes:
+    texts = [part if isinstance(part, str) else part.cast(pa.string()).combine_chunks() for part in parts]
+    joined = pc.binary_join_element_wise(*[pa.scalar(t) if isinstance(t, str) else t for t in texts], "")
+    return "".join(joined.to_pylist()).encode()
+
+
+def fresh(folder: Path, name: str) -> Graph:
+    shutil.rmtree(folder / name, ignore_errors=True)
+    return create(folder / name, SCHEMA)
+
+
+def compare_loads(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
+    print(f"\n{nodes:,} nodes and {edges:,} edges from Parquet")
+    paths = generate(folder, nodes, edges)
+    rows = nodes + edges
+    run_job(fresh(folder, "warm").context, generate(folder / "small", 1_000, 1_000), mode="append", spark=session)
+    with measured(report, "Spark: read and write Parquet", rows=rows):
+        for name, path in paths.items():
+            session.read.parquet(path).write.mode("overwrite").parquet(str(folder / f"out-{name}.parquet"))
+    with measured(report, "pylance: write the same Arrow data, no checks", rows=rows):
+        for name, path in paths.items():
+            target = str(folder / f"plain-{name}.lance")
+            lance.write_dataset(pq.ParquetFile(path).iter_batches(65_536), target, mode="overwrite",
+                                schema=pq.read_schema(path))  # fmt: skip
+    graph = fresh(folder, "graph")
+    with measured(report, "omnigraph: load on Spark, one commit", rows=rows) as extra:
+        result = run_job(graph.context, paths, mode="append", spark=session)
+        extra.update({f"{name}_s": seconds for name, seconds in result.phases.items() if seconds >= 0.1})
+    assert result.rows == {"edge:Knows": edges, "node:Person": nodes}
+    base = report.lines["Spark: read and write Parquet"]["seconds"]
+    ours = report.lines["omnigraph: load on Spark, one commit"]["seconds"]
+    print(f"  ratio to Spark's Parquet write: {ours / base:.2f}")
+    with measured(report, "omnigraph: overwrite with the same data", rows=rows):
+        run_job(graph.context, paths, mode="overwrite", spark=session)
+    compare_ladybug(folder, report, paths, rows)
+
+
+def compare_ladybug(folder: Path, report: Report, paths: dict[str, str], rows: int) -> None:
+    name = next((each for each in ("real_ladybug", "ladybug") if importlib.util.find_spec(each)), None)
+    if name is None:
+        print("  ladybug is not installed: pip install real-ladybug to compare with its COPY")
+        return
+    ladybug = importlib.import_module(name)
+    target = folder / "ladybug.db"
+    for leftover in folder.glob("ladybug.db*"):
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    # COPY takes the columns of a node table in order, and those of a relationship after its two ends.
+    with measured(report, "ladybug: COPY from Parquet", rows=rows):
+        connection = ladybug.Connection(ladybug.Database(str(target)))
+        connection.execute(
+            "CREATE NODE TABLE Person(name STRING, age INT32, city STRING, score DOUBLE, PRIMARY KEY(name))"
+        )
+        connection.execute("CREATE REL TABLE Knows(FROM Person TO Person, since DATE, weight DOUBLE)")
+        connection.execute(f"COPY Person FROM '{paths['Person']}'")
+        connection.execute(f"COPY Knows FROM '{paths['Knows']}'")
+
+
+def compare_lines(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
+    path = write_jsonl(folder, nodes, edges)
+    size = os.path.getsize(path) / 2**20
+    print(f"\nthe same as JSON lines ({size:,.0f} MB)")
+    with measured(report, "omnigraph: JSON lines on Spark", rows=nodes + edges, mb=size):
+        run_job(fresh(folder, "lines").context, path, mode="append", spark=session)
+    with measured(report, "Spark: read JSON lines, write Parquet", rows=nodes + edges):
+        session.read.text(str(path)).write.mode("overwrite").parquet(str(folder / "out-lines.parquet"))
+
+
+def growth(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
+    print("\ngrowth: ten times the rows")
+    seconds = []
+    for factor in (1, 10):
+        paths = generate(folder / f"x{factor}", nodes * factor // 10, edges * factor // 10)
+        graph = fresh(folder, f"growth{factor}")
+        with measured(report, f"omnigraph: load {(nodes + edges) * factor // 10:,} rows"):
+            began = time.perf_counter()
+            run_job(graph.context, paths, mode="append", spark=session)
+            seconds.append(time.perf_counter() - began)
+    print(f"  ten times the rows take {seconds[1] / seconds[0]:.1f} times the time")
+
+
+def merge(folder: Path, report: Report, session: Any, existing: int, incoming: int) -> None:
+    print(f"\nmerge of {incoming:,} rows, half of them new, into {existing:,}")
+    graph = fresh(folder, "merge")
+    whole, part = str(folder / "whole.parquet"), str(folder / "part.parquet")
+    pq.write_table(people(existing), whole, row_group_size=ROW_GROUP)
+    changed = people(incoming, first=existing - incoming // 2, seed=9)
+    pq.write_table(changed, part, row_group_size=ROW_GROUP)
+    run_job(graph.context, {"Person": whole}, mode="append", spark=session)
+    with measured(report, "omnigraph: merge", rows=incoming):
+        run_job(graph.context, {"Person": part}, mode="merge", spark=session)
+    after = graph.snapshot().open("node:Person")
+    assert after.count_rows() == existing + incoming - incoming // 2
+    ids = after.scan(["id"])["id"]
+    assert pc.count_distinct(ids).as_py() == len(ids)
+    with measured(report, "omnigraph: overwrite of the same table", rows=existing):
+        run_job(graph.context, {"Person": whole}, mode="overwrite", spark=session)
+
+
+def break_even(folder: Path, report: Report, session: Any) -> None:
+    from omnigraph.engine.operations.load import load
+
+    print("\nbreak-even of the two engines (JSON lines, Spark already running)")
+    for rows in (1_000, 50_000, 250_000, 1_000_000):
+        path = write_jsonl(folder, rows // 10, rows - rows // 10)
+        size = os.path.getsize(path) / 2**20
+        for name, act in _engines(folder, path, session, load).items():
+            with measured(report, f"{name}: {rows:,} rows", mb=size):
+                act()
+
+
+def _engines(folder: Path, path: Path, session: Any, load: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
+    return {
+        "local": lambda: load(fresh(folder, "local").context, path, mode="append"),
+        "spark": lambda: run_job(fresh(folder, "spark").context, path, mode="append", spark=session),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="the sizes of the published figures")
+    parser.add_argument("--only", choices=["loads", "lines", "growth", "merge", "break-even"])
+    parser.add_argument("--folder", help="where data goes; a temporary folder by default")
+    parser.add_argument("--json", help="also write the figures to this file")
+    options = parser.parse_args()
+    nodes, edges = (1_000_000, 10_000_000) if options.full else (100_000, 1_000_000)
+    folder = Path(options.folder or tempfile.mkdtemp(prefix="omnigraph-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    report = Report()
+    began = time.perf_counter()
+    session = obtain_session(notify=print)
+    report.add("Spark: start", time.perf_counter() - began)
+    try:
+        if options.only in (None, "loads"):
+            compare_loads(folder, report, session, nodes, edges)
+        if options.only in (None, "lines"):
+            compare_lines(folder, report, session, nodes, edges)
+        if options.only in (None, "growth"):
+            growth(folder, report, session, nodes, edges)
+        if options.only in (None, "merge"):
+            merge(folder, report, session, nodes * 5, nodes)
+        if options.only in (None, "break-even"):
+            break_even(folder, report, session)
+    finally:
+        session.stop()
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(report.lines, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
