@@ -262,9 +262,9 @@ def _finish(
             report(problem.row, f"{entity.name}.{name}: {problem.message}")
             faulty.add((problem.row, f"{entity.name}.{name} is required"))
     if ends is not None:
-        for word, end in zip(("from", "to"), ends, strict=True):
-            for row in np.flatnonzero(np.asarray(pc.is_null(end))):
-                report(int(row), f"edge {entity.name} misses '{word}'")
+        missing_source, missing_target = (np.asarray(pc.is_null(end)) for end in ends)
+        for row in np.flatnonzero(missing_source | missing_target).tolist():
+            report(row, f"edge {entity.name} misses '{'from' if missing_source[row] else 'to'}'")
     table, found = assemble(entity, columns, len(records), ids=ids, ends=ends)
     for problem in found:
         if (problem.row, problem.message) not in faulty:
