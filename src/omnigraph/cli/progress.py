@@ -74,9 +74,9 @@ class _Drawing:
     def __call__(self, seen: Observation) -> None:
         if seen.note:
             self._bar.console.print(f"[dim]{seen.note}[/dim]", highlight=False)
-        if seen.phase != self._phase:
+        elif seen.phase != self._phase:
             self._phase = seen.phase
-            self._bar.reset(self._task, total=None, description=seen.phase, completed=0)
+            self._bar.update(self._task, total=None, description=seen.phase, completed=0)
         detail = f"{seen.rows:,} rows  {seen.rows_per_second:,.0f}/s" if seen.rows else ""
         if seen.fraction is None:
             self._bar.update(self._task, detail=detail)

@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import omnigraph
-from omnigraph.cli.progress import load_bar
+from omnigraph.cli.progress import Observation, load_bar
 from omnigraph.examples import community
 
 NEWCOMER = "newcomer"
@@ -102,14 +102,22 @@ class Story:
         self.console.print(f"generated {len(files)} files, {megabytes:,.0f} MB of JSON lines, in {_seconds(began)}")
         began = time.perf_counter()
         with load_bar(self.console) as listener:
-            result = graph.load(files, mode="append", engine=engine, actor=LOAD_ACTOR, progress=listener)
+            hears = listener or self._say
+            result = graph.load(files, mode="append", engine=engine, actor=LOAD_ACTOR, progress=hears)
         elapsed = time.perf_counter() - began
         self.console.print(_table(["type", "rows"], [{"type": key, "rows": rows} for key, rows in result.rows.items()]))
+        phases = " · ".join(f"{name} {seconds:.1f} s" for name, seconds in result.phases.items())
+        self.console.print(f"[dim]{phases}[/dim]", highlight=False)
         total = sum(result.rows.values())
         self.console.print(
             f"[green]loaded[/green] {total:,} rows through {result.engine} in {elapsed:.1f} s"
             f" ({total / elapsed:,.0f} rows/s), visible all at once as commit {result.commit_id}"
         )
+
+    def _say(self, seen: Observation) -> None:
+        """Print the notes of a load where no bar is drawn."""
+        if seen.note:
+            self.console.print(seen.note, highlight=False)
 
     def _ask(self, graph: omnigraph.Graph) -> None:
         self._heading("Ask questions")
