@@ -1,4 +1,4 @@
-"""A real S3 server on the loopback interface, run from its own environment because its packages pin others than ours."""
+"""A real S3 server on loopback, run from an environment of its own because its packages pin others than ours."""
 
 import socket
 import subprocess

@@ -45,6 +45,8 @@ RETRY_BUDGET = 5
 COMMIT_WINDOW = 64
 """Commits the manifest holds before older ones move to the commit table."""
 COMMITS_KEPT = 32
+ARCHIVE_EVERY = 8
+"""Commits between two tries when the commit table cannot be written, so that trouble there slows few publishes."""
 PROBE_SECONDS = 60.0
 """How long after a full look the newest version is found by probing the next number.
 
@@ -195,7 +197,8 @@ class Manifest:
 
     def _make_room(self, state: ManifestState) -> ManifestState:
         """Move the older half of a full commit window to the commit table; on any trouble simply keep it."""
-        if len(state.commits) < COMMIT_WINDOW:
+        excess = len(state.commits) - COMMIT_WINDOW
+        if excess < 0 or excess % ARCHIVE_EVERY:
             return state
         ordered = sorted(state.commits.values(), key=lambda commit: commit.order)
         older = ordered[: len(ordered) - COMMITS_KEPT]
