@@ -1,0 +1,500 @@
+"""The engine against the plain evaluator: random small graphs, random plans, identical rows in identical order."""
+
+import datetime as dt
+import math
+import random
+from collections import Counter
+
+import lance
+import pyarrow as pa
+import pytest
+
+from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.reading import ReadOptions, execute
+from omnigraph.engine.reading.cache import SHARED
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.plan import operators as op
+from omnigraph.testing.evaluator import PlainGraph, evaluate
+
+NOW = dt.datetime(2026, 3, 4, 5, 6, 7, 891234, tzinfo=dt.UTC)
+WORDS = [
+    "queen",
+    "queen",
+    "queens",
+    "aurora",
+    "Boreas",
+    "boreaz",
+    "the",
+    "running",
+    "runs",
+    "ran",
+    "café",
+    "cafe",
+    "x1",
+]
+
+
+def nullable(scalar, **more):
+    return PropertyType(scalar, nullable=True, **more)
+
+
+NODE_TYPES = {
+    "A": {
+        "b": nullable(Scalar.BOOL),
+        "d": nullable(Scalar.DATE),
+        "f": nullable(Scalar.F64),
+        "g": nullable(Scalar.F32),
+        "i": nullable(Scalar.I64),
+        "l": nullable(Scalar.I32, is_list=True),
+        "m": nullable(Scalar.F32, is_list=True),
+        "n": nullable(Scalar.STRING, is_list=True),
+        "s": nullable(Scalar.STRING),
+        "t": nullable(Scalar.DATETIME),
+        "text": nullable(Scalar.STRING),
+        "u": nullable(Scalar.U64),
+        "v": nullable(Scalar.VECTOR, dimension=3),
+    },
+    "B": {"i": nullable(Scalar.I32), "s": nullable(Scalar.STRING), "text": nullable(Scalar.STRING)},
+}
+EDGE_TYPES = {
+    "AA": ("A", "A", {"s": nullable(Scalar.STRING), "w": nullable(Scalar.I32)}),
+    "AB": ("A", "B", {"w": nullable(Scalar.F64)}),
+    "BB": ("B", "B", {}),
+}
+ARROW = {
+    Scalar.BOOL: pa.bool_(),
+    Scalar.DATE: pa.date32(),
+    Scalar.F64: pa.float64(),
+    Scalar.F32: pa.float32(),
+    Scalar.I64: pa.int64(),
+    Scalar.I32: pa.int32(),
+    Scalar.U64: pa.uint64(),
+    Scalar.STRING: pa.string(),
+    Scalar.DATETIME: pa.date64(),
+}
+
+
+def arrow_of(kind):
+    if kind.scalar is Scalar.VECTOR:
+        return pa.list_(pa.float32(), kind.dimension)
+    return pa.list_(ARROW[kind.scalar]) if kind.is_list else ARROW[kind.scalar]
+
+
+def random_value(rng, kind, *, in_query=False):
+    if kind.is_list:
+        one = PropertyType(kind.scalar)
+        return [random_value(rng, one) for _ in range(rng.randrange(3))]
+    match kind.scalar:
+        case Scalar.STRING:
+            return rng.choice(["", "a", "b", "ab", "Z", "é", "queen", "\U0001f600", "￿"])
+        case Scalar.BOOL:
+            return rng.random() < 0.5
+        case Scalar.I32:
+            return rng.choice([-2, 0, 1, 2, 3, 2**31 - 1])
+        case Scalar.I64:
+            return rng.choice([-3, 0, 1, 2, 7, 2**53, 2**53 + 1, 2**62 + 1, -(2**63)])
+        case Scalar.U64:
+            return rng.choice([0, 1, 2, 7, 2**53 + 1, 2**63 - 1] + ([] if in_query else [2**64 - 1]))
+        case Scalar.F64:
+            return rng.choice([-1.5, -0.0, 0.0, 0.1, 1.0, 2.5, 2.0**53, 1e300, float("inf"), 3.3])
+        case Scalar.F32:
+            return struct_f32(rng.choice([-1.5, 0.0, 0.1, 1.0, 2.5, 3.3, 16777216.0]))
+        case Scalar.DATE:
+            return dt.date(2026, 3, rng.choice([1, 2, 4]))
+        case Scalar.DATETIME:
+            return dt.datetime(2026, 3, 4, 5, 6, rng.choice([6, 7, 8]), 891000, tzinfo=dt.UTC)
+        case Scalar.VECTOR:
+            return [struct_f32(rng.choice([0.0, 1.0, 0.5, -1.0])) for _ in range(3)]
+
+
+def struct_f32(value):
+    return pa.scalar(value, pa.float32()).as_py()
+
+
+def random_text(rng):
+    return " ".join(rng.choice(WORDS) for _ in range(rng.randrange(5)))
+
+
+def random_entity(rng, number, properties, **more):
+    entity = {"id": f"{rng.choice('nmZ')}{number}", **more}
+    for name, kind in properties.items():
+        if rng.random() < 0.15:
+            entity[name] = None
+        elif name == "text":
+            entity[name] = random_text(rng)
+        else:
+            entity[name] = random_value(rng, kind)
+    return entity
+
+
+def random_graph(rng):
+    graph = PlainGraph()
+    for name, properties in NODE_TYPES.items():
+        graph.nodes[name] = [random_entity(rng, n, properties) for n in range(rng.choice([0, 2, 4, 5, 6, 7, 8]))]
+    for name, (source, target, properties) in EDGE_TYPES.items():
+        edges = []
+        if graph.nodes[source] and graph.nodes[target]:
+            for n in range(rng.randrange(24)):
+                ends = {"src": rng.choice(graph.nodes[source])["id"], "dst": rng.choice(graph.nodes[target])["id"]}
+                edges.append(random_entity(rng, n, properties, **ends))
+        graph.edges[name] = edges
+    return graph
+
+
+def column(values, kind):
+    if kind == pa.date64():
+        millis = [None if v is None else int(v.timestamp() * 1000 + 0.5) for v in values]
+        return pa.array(millis, pa.int64()).view(pa.date64())
+    return pa.array(values, kind)
+
+
+def write(rng, store, path, entities, fields):
+    """Rows in one to three fragments, with rows of an earlier time deleted in between."""
+    ghosts = [{**random.choice(entities), "id": f"ghost{n}"} for n in range(rng.randrange(3))] if entities else []
+    rows = [*entities, *ghosts]
+    rng.shuffle(rows)
+    pieces = rng.choice([1, 1, 2, 3])
+    schema = pa.schema([pa.field(name, kind, nullable=name not in ("id", "src", "dst")) for name, kind in fields])
+    cuts = sorted(rng.randrange(len(rows) + 1) for _ in range(pieces - 1))
+    parts = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+
+    def table(part):
+        return pa.table([column([row.get(name) for row in part], kind) for name, kind in fields], schema=schema)
+
+    store.create(path, schema, table(parts[0]))
+    for part in parts[1:]:
+        if part:
+            lance.write_dataset(table(part), store.location(path), mode="append")
+    if ghosts:
+        lance.dataset(store.location(path)).delete("id LIKE 'ghost%'")
+
+
+class Tables:
+    """A snapshot made of whatever the tables are now."""
+
+    def __init__(self, store):
+        self.store = store
+        self.handles = {}
+
+    def open(self, table_key):
+        if table_key not in self.handles:
+            self.handles[table_key] = self.store.open(str(table_key).replace(":", "/"))
+        return self.handles[table_key]
+
+
+def store_graph(rng, graph, root):
+    store = TableStore(str(root))
+    for name, properties in NODE_TYPES.items():
+        fields = [("id", pa.string()), *((p, arrow_of(kind)) for p, kind in properties.items())]
+        write(rng, store, f"node/{name}", graph.nodes[name], fields)
+    for name, (_, _, properties) in EDGE_TYPES.items():
+        ends = [("id", pa.string()), ("src", pa.string()), ("dst", pa.string())]
+        write(
+            rng, store, f"edge/{name}", graph.edges[name], [*ends, *((p, arrow_of(k)) for p, k in properties.items())]
+        )
+    return Tables(store)
+
+
+class PlanMaker:
+    """Random plans over the fixed schema."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.params = {}
+        self.names = 0
+
+    def plan(self):
+        rng = self.rng
+        bound, edges = {}, {}
+        pattern = self.pattern(bound, edges, rng.choice([1, 1, 2, 2, 3]), depth=0)
+        limit = rng.choice([None, None, None, 0, 1, 2, 5, 20])
+        named = {name: kind for name, kind in bound.items() if not name.startswith("_anon")}
+        if not named:
+            return self.plan()
+        if rng.random() < 0.3:
+            projections, order = self.aggregates(named, edges)
+            return self.finish(pattern, projections, order, None, limit, True)
+        rank = self.rank(named) if rng.random() < 0.3 else None
+        if isinstance(rank, op.Nearest | op.Rrf) and limit is None:
+            limit = rng.choice([1, 2, 5, 50])
+        projections = self.projections(named, edges, rank)
+        order = [self.order_key(named, edges) for _ in range(rng.choice([0, 0, 1, 2]))]
+        return self.finish(pattern, projections, order, rank, limit, False)
+
+    def finish(self, pattern, projections, order, rank, limit, aggregate):
+        columns = tuple(op.Projection(f"c{n}", e, PropertyType(Scalar.STRING)) for n, e in enumerate(projections))
+        parameters = tuple(op.Parameter(name, kind) for name, (_, kind) in self.params.items())
+        return op.ReadPlan("q", parameters, pattern, columns, tuple(order), rank, limit, aggregate)
+
+    def values(self):
+        return {name: value for name, (value, _) in self.params.items()}
+
+    # --- patterns
+
+    def fresh(self, prefix="v"):
+        self.names += 1
+        if prefix == "v" and self.rng.random() < 0.15:
+            return f"_anon{self.names}"
+        return f"{self.rng.choice('abxyz')}{self.names}"
+
+    def pattern(self, bound, edges, size, depth):
+        rng = self.rng
+        scans, expands, filters, antis = [], [], [], []
+        outer = dict(bound)
+        for _ in range(size):
+            if bound and rng.random() < 0.75:
+                expands.append(self.expand(bound, edges, scans))
+            else:
+                name = self.fresh()
+                bound[name] = rng.choice(list(NODE_TYPES))
+                scans.append(op.Scan(name, bound[name]))
+        if depth and not expands:
+            expands.append(self.expand(outer, edges, scans, into=bound))
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+            filters.append(op.Filter(self.predicate(bound, edges)))
+        if depth < 2:
+            for _ in range(rng.choice([0, 0, 0, 1])):
+                inner_bound, inner_edges = dict(bound), dict(edges)
+                inner = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
+                antis.append(op.AntiJoin(inner, tuple(sorted(bound))))
+        return op.Pattern(tuple(scans), tuple(expands), tuple(filters), tuple(antis))
+
+    def expand(self, bound, edges, scans, into=None):
+        rng = self.rng
+        into = bound if into is None else into
+        name = rng.choice(list(EDGE_TYPES))
+        source_type, target_type, _ = EDGE_TYPES[name]
+        source = self.endpoint(bound, into, scans, source_type)
+        target = self.endpoint(into, into, scans, target_type)
+        undirected = source_type == target_type and rng.random() < 0.3
+        hops = rng.choice([(1, 1), (1, 1), (1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])
+        edge = None
+        if hops == (1, 1) and rng.random() < 0.35:
+            edge = self.fresh("e")
+            edges[edge] = name
+        return op.Expand(name, source, target, source_type, target_type, undirected, *hops, edge)
+
+    def endpoint(self, bound, into, scans, kind):
+        known = [name for name, type_name in bound.items() if type_name == kind]
+        if known and self.rng.random() < 0.7:
+            return self.rng.choice(known)
+        name = self.fresh()
+        into[name] = kind
+        scans.append(op.Scan(name, kind))
+        return name
+
+    # --- expressions
+
+    def properties(self, bound, edges, wanted):
+        found = [
+            op.PropertyRef(variable, name, kind)
+            for variable, type_name in bound.items()
+            for name, kind in NODE_TYPES[type_name].items()
+            if wanted(kind) and not variable.startswith("_anon")
+        ]
+        return found + [
+            op.PropertyRef(variable, name, kind)
+            for variable, edge in edges.items()
+            for name, kind in EDGE_TYPES[edge][2].items()
+            if wanted(kind)
+        ]
+
+    def constant(self, kind):
+        value = random_value(self.rng, kind, in_query=True)
+        if isinstance(value, list):
+            value = tuple(value)
+        if self.rng.random() < 0.5 and kind.scalar is not Scalar.U64:
+            literal = {Scalar.I32: Scalar.I64, Scalar.F32: Scalar.F64}.get(kind.scalar, kind.scalar)
+            return op.Literal(value, PropertyType(literal, is_list=kind.is_list))
+        name = f"p{len(self.params)}"
+        declared = PropertyType(kind.scalar, nullable=True, is_list=kind.is_list, dimension=kind.dimension)
+        if self.rng.random() < 0.1:
+            value = None
+        self.params[name] = (value, declared)
+        return op.ParameterRef(name, declared)
+
+    def predicate(self, bound, edges):
+        rng = self.rng
+        everything = self.properties(bound, edges, lambda kind: True)
+        if not everything:
+            return op.Comparison(
+                op.ComparisonOperator.EQ,
+                op.Literal(1, PropertyType(Scalar.I64)),
+                self.constant(PropertyType(Scalar.I64)),
+            )
+        ref = rng.choice(everything)
+        if ref.property == "text" and ref.variable in bound and rng.random() < 0.8:
+            match = self.text_match(ref)
+            if rng.random() < 0.2:
+                truth = op.Literal(rng.random() < 0.5, PropertyType(Scalar.BOOL))
+                return op.Comparison(op.ComparisonOperator.EQ, match, truth)
+            return match
+        if ref.type.is_list:
+            return op.ListContains(ref, self.like(ref.type.scalar, bound, edges))
+        if ref.type.scalar is Scalar.VECTOR:
+            return self.predicate(bound, edges)
+        if ref.type.scalar is Scalar.STRING and rng.random() < 0.3:
+            other = self.like(Scalar.STRING, bound, edges)
+            sides = (ref, other) if rng.random() < 0.7 else (other, ref)
+            return op.StringPredicate(rng.choice(list(op.StringTest)), *sides)
+        if rng.random() < 0.1 and not ref.type.is_list and ref.type.scalar in (Scalar.I32, Scalar.I64, Scalar.STRING):
+            return op.ListContains(self.constant(PropertyType(ref.type.scalar, is_list=True)), ref)
+        other = self.like(ref.type.scalar, bound, edges)
+        sides = (ref, other) if rng.random() < 0.7 else (other, ref)
+        return op.Comparison(rng.choice(list(op.ComparisonOperator)), *sides)
+
+    def like(self, scalar, bound, edges):
+        rng = self.rng
+        numeric = scalar in (Scalar.I32, Scalar.I64, Scalar.U64, Scalar.F32, Scalar.F64)
+        if numeric and rng.random() < 0.5:
+            scalar = rng.choice([Scalar.I32, Scalar.I64, Scalar.U64, Scalar.F32, Scalar.F64])
+        if rng.random() < 0.3:
+            found = self.properties(bound, edges, lambda kind: kind.scalar is scalar and kind.is_plain)
+            if found:
+                return rng.choice(found)
+        if scalar is Scalar.DATETIME and rng.random() < 0.3:
+            return op.Now()
+        return self.constant(PropertyType(scalar))
+
+    def text_query(self):
+        text = random_text(self.rng)
+        return op.Literal(text, PropertyType(Scalar.STRING))
+
+    def text_match(self, ref):
+        function = self.rng.choice(list(op.TextFunction))
+        most = None
+        if function is op.TextFunction.FUZZY and self.rng.random() < 0.6:
+            most = op.Literal(self.rng.randrange(4), PropertyType(Scalar.I64))
+        return op.TextMatch(function, ref, self.text_query(), most)
+
+    def rank(self, bound):
+        rng = self.rng
+        variable = rng.choice(list(bound))
+        text = op.PropertyRef(variable, "text", nullable(Scalar.STRING))
+        arms = [op.Bm25(text, self.text_query())]
+        if bound[variable] == "A":
+            vector = op.PropertyRef(variable, "v", NODE_TYPES["A"]["v"])
+            arms.append(op.Nearest(vector, self.constant(PropertyType(Scalar.VECTOR, dimension=3))))
+        if rng.random() < 0.4:
+            k = op.Literal(rng.choice([1, 60]), PropertyType(Scalar.I64))
+            return op.Rrf(rng.choice(arms), rng.choice(arms), k)
+        return rng.choice(arms)
+
+    def projections(self, bound, edges, rank):
+        rng = self.rng
+        found = self.properties(bound, edges, lambda kind: True)
+        choices = [op.EntityId(variable) for variable in bound] + rng.sample(found, min(len(found), 3))
+        choices += [op.Now(), self.constant(PropertyType(Scalar.F64)), self.constant(PropertyType(Scalar.I32))]
+        texts = [ref for ref in found if ref.property == "text" and ref.variable in bound]
+        if texts:
+            choices += [self.text_match(rng.choice(texts)), op.Bm25(rng.choice(texts), self.text_query())]
+        vectors = [ref for ref in found if ref.type.scalar is Scalar.VECTOR]
+        if vectors:
+            choices.append(op.Nearest(rng.choice(vectors), self.constant(PropertyType(Scalar.VECTOR, dimension=3))))
+        chosen = rng.sample(choices, min(len(choices), rng.randrange(1, 5)))
+        return [*chosen, rank] if rank is not None and rng.random() < 0.7 else chosen
+
+    def order_key(self, bound, edges):
+        found = self.properties(bound, edges, lambda kind: kind.is_plain)
+        return (
+            op.OrderKey(self.rng.choice(found), self.rng.random() < 0.5)
+            if found
+            else op.OrderKey(op.EntityId(next(iter(bound))))
+        )
+
+    def aggregates(self, bound, edges):
+        rng = self.rng
+        plain = self.properties(bound, edges, lambda kind: kind.is_plain)
+        keys = rng.sample([op.EntityId(v) for v in bound] + plain, rng.choice([0, 1, 1, 2]))
+        keys = list(dict.fromkeys(keys))
+        numbers = [ref for ref in plain if ref.type.is_numeric]
+        ordered = numbers + [ref for ref in plain if ref.type.scalar is Scalar.STRING]
+        found = [op.Aggregate(op.AggregateFunction.COUNT, op.EntityId(rng.choice(list(bound))))]
+        if plain:
+            found.append(op.Aggregate(op.AggregateFunction.COUNT, rng.choice(plain)))
+        if edges:
+            found.append(op.Aggregate(op.AggregateFunction.COUNT, op.EdgeCount(rng.choice(list(edges)))))
+        if numbers:
+            found.append(
+                op.Aggregate(rng.choice([op.AggregateFunction.SUM, op.AggregateFunction.AVG]), rng.choice(numbers))
+            )
+        if ordered:
+            found.append(
+                op.Aggregate(rng.choice([op.AggregateFunction.MIN, op.AggregateFunction.MAX]), rng.choice(ordered))
+            )
+        chosen = rng.sample(found, rng.randrange(1, len(found) + 1))
+        projections = [*keys, *chosen]
+        if rng.random() < 0.2:
+            projections.append(self.constant(PropertyType(Scalar.I64)))
+        order = [op.OrderKey(rng.choice([*keys, *chosen]), rng.random() < 0.5) for _ in range(rng.choice([0, 1, 1, 2]))]
+        return projections, order
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def canonical(value):
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value
+    if isinstance(value, dt.datetime):
+        return round((value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
+    if isinstance(value, list | tuple):
+        return tuple(canonical(item) for item in value)
+    return value
+
+
+def rows_of(result):
+    table = result.to_table()
+    columns = []
+    for chunked in table.columns:
+        if chunked.type == pa.date64():
+            chunked = pa.chunked_array([c.view(pa.int64()) for c in chunked.chunks], pa.int64())
+        columns.append([canonical(value) for value in chunked.to_pylist()])
+    return [tuple(row) for row in zip(*columns, strict=True)]
+
+
+def check(plan, graph, params, tables, options=None):
+    expected = [tuple(canonical(value) for value in row) for row in evaluate(plan, graph, params, NOW)]
+    actual = rows_of(execute(plan, tables, params, options=options, now=NOW))
+    if plan.is_ordered:
+        assert actual == expected, plan
+    elif plan.limit is None:
+        assert Counter(actual) == Counter(expected), plan
+    else:
+        everything = op.ReadPlan(
+            plan.name, plan.parameters, plan.pattern, plan.projections, is_aggregate=plan.is_aggregate
+        )
+        whole = Counter(tuple(canonical(v) for v in row) for row in evaluate(everything, graph, params, NOW))
+        assert len(actual) == len(expected), plan
+        assert not Counter(actual) - whole, plan
+
+
+def run_cases(seed, graphs, plans, root, options=None):
+    rng = random.Random(seed)
+    random.seed(seed)
+    for number in range(graphs):
+        graph = random_graph(rng)
+        tables = store_graph(rng, graph, root / str(number))
+        for _ in range(plans):
+            maker = PlanMaker(rng)
+            plan = maker.plan()
+            check(plan, graph, maker.values(), tables, options)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_engine_returns_the_rows_of_the_plain_evaluator(seed, tmp_path):
+    run_cases(seed, 10, 70, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_engine_returns_the_rows_of_the_plain_evaluator_in_thousands_of_cases(seed, tmp_path):
+    run_cases(seed, 10, 100, tmp_path)
+
+
+def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_path):
+    SHARED.resize(0)
+    try:
+        run_cases(77, 8, 50, tmp_path, ReadOptions(use_value_indexes=False, use_factoring=False))
+    finally:
+        SHARED.resize(4 << 30)
