@@ -30,7 +30,7 @@ from omnigraph.engine.storage.maintenance import (
     stage_indexes,
 )
 from omnigraph.engine.storage.staged import StagedWrite
-from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError
+from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError, RecoveryRequiredError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
 
 ATTEMPTS = 5
@@ -178,7 +178,7 @@ def _commit(
     heads: dict[TableKey, TableHandle] = {}
     try:
         for work in sorted(works, key=lambda work: work.entry.table_key):
-            heads[work.entry.table_key] = _apply(context, intent, work)
+            _apply(context, intent, work, heads)
     except ConflictError:
         _give_up(context, intent, bool(heads))
         raise
@@ -202,19 +202,29 @@ def _commit(
     except ConflictError:
         _give_up(context, intent, True)
         raise
+    except GraphError as failure:
+        # Every effect is there, only the publish is in doubt. Whoever comes next finishes it.
+        context.recovery.intents.abandon(intent.operation_id)
+        raise RecoveryRequiredError(
+            f"the tables were optimized but not published ({failure}) — the next write or open of the graph does that",
+            operation_id=intent.operation_id,
+        ) from failure
     context.recovery.intents.disarm(intent.operation_id)
     return commit_id, {work.entry.table_key: _done(work, heads, published.version) for work in works}
 
 
-def _apply(context: GraphContext, intent: Intent, work: _Work) -> TableHandle:
-    taken = context.store.commit(work.base, work.compaction or stage_fence(work.base), intent.properties(1))
+def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[TableKey, TableHandle]) -> None:
+    """Commit one table's work, noting each head it reaches, so that a failure in between is known to need undoing."""
+    key = work.entry.table_key
+    heads[key] = context.store.commit(work.base, work.compaction or stage_fence(work.base), intent.properties(1))
     if not work.has_gaps:
-        return taken
+        return
     staged = work.indexes
     if staged is None:
-        gaps = index_gaps(taken, declared_indexes(work.entity))
-        staged = stage_indexes(taken, [gap for gap in gaps if is_trainable(taken, gap.spec)])
-    return taken if staged is None else context.store.commit(taken, staged, intent.properties(2))
+        gaps = index_gaps(heads[key], declared_indexes(work.entity))
+        staged = stage_indexes(heads[key], [gap for gap in gaps if is_trainable(heads[key], gap.spec)])
+    if staged is not None:
+        heads[key] = context.store.commit(heads[key], staged, intent.properties(2))
 
 
 def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:
