@@ -15,8 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, overload
 
+import pyarrow as pa
+
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.resolve import compile_schema
+from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
@@ -51,7 +54,14 @@ _PIPELINE = "omnigraph.pipeline"
 Location = str | os.PathLike[str]
 
 
-def create(uri: Location, schema: str | os.PathLike[str], *, force: bool = False, durability: str = "fast") -> Graph:
+def create(
+    uri: Location,
+    schema: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    durability: str = "fast",
+    embedding: EmbeddingConfig | None = None,
+) -> Graph:
     """Create an empty graph and open it. `schema` is the text of a schema, or the path of a `.pg` file.
 
     Raises:
@@ -60,18 +70,23 @@ def create(uri: Location, schema: str | os.PathLike[str], *, force: bool = False
     """
     store = TableStore.at(normalise_root(uri), durability=_durability(durability))
     create_graph(store, read_schema(schema), force=force)
-    return Graph(open_graph(store))
+    return Graph(open_graph(store), embedder=make_embedder(embedding))
 
 
-def connect(uri: Location, *, read_only: bool = False, durability: str = "fast") -> Graph:
+def connect(
+    uri: Location, *, read_only: bool = False, durability: str = "fast", embedding: EmbeddingConfig | None = None
+) -> Graph:
     """Open the graph at a path, a `file://` URI or an `s3://` URI.
+
+    `durability` says what an acknowledged write survives: `fast` a killed process, `full` a power cut as well.
+    `embedding` names the provider for texts given to `nearest`; by default a small model inside the process.
 
     Raises:
         GraphNotFoundError: there is none.
         FormatError: it was written by a newer release.
     """
     store = TableStore.at(normalise_root(uri), durability=_durability(durability))
-    return Graph(open_graph(store, read_only=read_only))
+    return Graph(open_graph(store, read_only=read_only), embedder=make_embedder(embedding))
 
 
 def read_schema(schema: str | os.PathLike[str]) -> str:
@@ -182,8 +197,10 @@ class Graph:
             ConflictError: another write came in between; nothing changed.
         """
         context = self.context
-        chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(columns or errors_to or master or conf))
+        chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
         if chosen == "local":
+            if columns or (isinstance(source, Mapping) and not all(isinstance(v, pa.Table) for v in source.values())):
+                source = import_module(_PIPELINE).read_tables(source, context.catalog, columns=columns)
             result = load(context, source, mode=mode, branch=branch, actor=actor)
         else:
             result = import_module(_PIPELINE).run_job(
@@ -354,7 +371,7 @@ def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -
     if engine not in ("auto", "local", "spark"):
         raise InputError(f"an engine is 'auto', 'local' or 'spark', not '{engine}'")
     if engine == "local" and needs_spark:
-        raise InputError("column maps, error files and Spark settings need engine 'spark' or 'auto'")
+        raise InputError("error files and Spark settings need engine 'spark' or 'auto'")
     if engine != "auto":
         return engine, f"engine={engine!r} was asked for"
     if needs_spark:
