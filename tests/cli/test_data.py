@@ -264,3 +264,23 @@ def test_the_older_spellings_still_work(loaded: Path) -> None:
     assert call("read", "everybody", *line).out.startswith("3 rows")
     assert call("change", "add_person", *line, "--params", '{"name": "x"}').code == 0
     assert call("ingest", "--data", loaded.parent / "people.jsonl", loaded).code == 0
+
+
+def test_files_of_one_type_load_with_their_columns_mapped(root: Path) -> None:
+    folder = root.parent
+    (folder / "people.csv").write_text("full,age\nAda,36\nBob,\n")
+    (folder / "knows.csv").write_text("from,to,since\nAda,Bob,2024-01-01\n")
+    words = ["--nodes", f"Person={folder / 'people.csv'}", "--edges", f"Knows={folder / 'knows.csv'}"]
+    outcome = call("load", "--mode", "append", *words, "--map", "Person.name=full", root)
+    assert outcome.code == 0, outcome.err
+    assert "2 nodes across 1 node types, 1 edges across 1 edge types" in outcome.out
+    assert "through local" in outcome.out
+    assert len(call("export", root).out.splitlines()) == 3
+
+
+def test_a_value_of_the_wrong_kind_in_a_file_names_its_record(root: Path) -> None:
+    (root.parent / "people.csv").write_text("name,age\nAda,36\nBob,old\n")
+    outcome = call("load", "--mode", "append", "--nodes", f"Person={root.parent / 'people.csv'}", root)
+    assert outcome.code == 1
+    assert "people.csv: record 2 (line 3): Person.age" in outcome.err
+    assert "rows=0" in call("snapshot", root).out

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.choice import choose_engine
     from omnigraph.pipeline.job import run_job
     from omnigraph.pipeline.reader import GraphFrames
+    from omnigraph.pipeline.tables import read_tables
 
 _HOMES = {
     "GraphFrames": "omnigraph.pipeline.reader",
     "choose_engine": "omnigraph.pipeline.choice",
+    "read_tables": "omnigraph.pipeline.tables",
     "run_job": "omnigraph.pipeline.job",
 }
 
-__all__ = ["GraphFrames", "choose_engine", "run_job"]
+__all__ = ["GraphFrames", "choose_engine", "read_tables", "run_job"]
 
 
 def __getattr__(name: str) -> Any:
