@@ -301,6 +301,13 @@ class Graph:
         lines = export_lines(context.catalog, resolve_snapshot(context, branch, at), types=types, tables=tables)
         return lines if path is None else write_lines(path, lines)
 
+    def spark(self, session: Any = None, *, branch: str = MAIN, at: str | int | None = None) -> Any:
+        """One snapshot as Spark DataFrames: `.nodes("Person")`, `.edges("Knows")`, `.analytics()`.
+
+        The result is an `omnigraph.pipeline.GraphFrames`; without a session the active one is taken, or one is started.
+        """
+        return import_module(_PIPELINE).GraphFrames(self.context, session, branch=branch, at=at)
+
     def refresh(self) -> None:
         """Look at storage afresh: finish what dead writers left, then forget what is cached."""
         context = self.context
