@@ -27,10 +27,10 @@ SCHEMAS = [
 ]
 QUERIES = [
     'query a($c: String) { match { $v: Vessel { kind: "tug", code: $c } $v mooredAt $b } return { $v.code } }',
-    "query b() { match { $v: Vessel not { $v tows{1,3} $x $x.length_m > 2.5 } } return { $v as n } order { n } limit 5 }",
+    "query b() { match { $v: Vessel not { $v tows{1,3} $x $x.length_m > 2.5 } } return { $v as n } order {n} limit 5}",
     'query c($q: Vector(4)) { match { $v: Vessel search($v.name, "queen") } return { $v.code, bm25($v.name, "q") as s }'
     ' order { rrf(nearest($v.profile, $q), bm25($v.name, "q"), 60) } limit 3 }',
-    "query d() { match { $a $e:tows $b $a <tows> $b } return { $a.kind, count($b) as n, max($e.line) } order { n desc } }",
+    "query d() { match { $a $e:tows $b $a <tows> $b } return { $a.kind, count($b) as n, max($e.line) } order {n desc}}",
     'query e($k: String?) { insert Vessel { code: "AB-1", name: "X", kind: "tug", last_seen: now(), flags: ["a", "b"] }'
     ' insert Tows { from: $k, to: "x" } update Vessel set { notes: $k } where code = "AB-1" }',
     'query f() @description("d\\n") { delete Sailor where badge >= 7 delete Tows where from = "AB-3" }',

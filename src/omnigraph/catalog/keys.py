@@ -7,6 +7,7 @@ theirs. Whole columns are converted at once.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.types import PropertyType
+from omnigraph.catalog.values import millis_of
 from omnigraph.errors import ConstraintError, InputError
 
 _JSON_SPECIAL = r'["\\\x00-\x1f]'
@@ -40,10 +43,15 @@ def id_from_key(node_type: NodeType, columns: Mapping[str, pa.Array | pa.Chunked
 
 def id_from_values(node_type: NodeType, values: Mapping[str, Any]) -> str:
     """The id of one node, from plain Python values of its key properties."""
-    columns = {
-        name: pa.array([values[name]], type=arrow_type(node_type.properties[name].type)) for name in node_type.key
-    }
+    columns = {name: _one(node_type.properties[name].type, values[name]) for name in node_type.key}
     return str(id_from_key(node_type, columns)[0].as_py())
+
+
+def _one(kind: PropertyType, value: Any) -> pa.Array:
+    if isinstance(value, dt.datetime):  # Arrow would cut a time to its day
+        moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
+        return pa.array([millis_of(moment)], pa.int64()).view(pa.date64())
+    return pa.array([value], type=arrow_type(kind))
 
 
 def key_text(node_type: NodeType, name: str, column: pa.Array | pa.ChunkedArray) -> pa.StringArray:

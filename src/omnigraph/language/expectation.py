@@ -107,7 +107,7 @@ def _hint(text: str, position: int) -> str | None:
         (bool(re.match(r"-\s*[0-9]", rest)), "a negative number can only come in through a parameter"),
         (rest.startswith(".") and not rest.startswith(".."), "no space is allowed around the dot of a property"),
         (rest.startswith("*") and before.rstrip().endswith(".."), "an open upper bound is written '0..'"),
-        (rest.startswith("card") and before.endswith("@"), "@card(low..high) comes right after an edge's target type"),
+        (bool(re.search(r"@\s*card\s*\([^)]*$", before)), "@card(low..high) comes right after an edge's target type"),
         (rest.startswith("null"), "there is no null literal; use a nullable parameter"),
     )
     return next((hint for holds, hint in hints if holds), None)

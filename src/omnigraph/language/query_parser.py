@@ -165,6 +165,9 @@ class _Builder(Transformer[Any, Any]):
     def delete(self, type_name: Token, where: ast.Predicate) -> ast.Delete:
         return ast.Delete(str(type_name), where, span_of(type_name))
 
+    def assigned_name(self, name: Token) -> Token:
+        return name
+
     def assignment(self, name: Token, value: ast.ValueSyntax) -> ast.Assignment:
         return ast.Assignment(str(name), value, span_of(name))
 

@@ -1,0 +1,86 @@
+"""Pointing at a place in a text."""
+
+import pytest
+
+from omnigraph.errors import ParseError
+from omnigraph.language import parse_query_file, parse_schema
+from omnigraph.language.source import Source, Span
+
+
+def test_spans_count_bytes_and_columns_count_characters() -> None:
+    place = Source('é漢 = "x"').locate(Span(3, 4))
+    assert (place.start, place.end) == (6, 7)
+    assert (place.line, place.column) == (1, 4)
+
+
+def test_a_span_at_the_end_of_the_text_is_still_one_byte_wide() -> None:
+    place = Source("ab\n").locate(Span(3, 3))
+    assert (place.start, place.end, place.line, place.column) == (3, 4, 2, 1)
+
+
+def test_lines_are_counted_across_windows_line_ends() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_schema("node A {\r\n    a: Strin\r\n}")
+    assert caught.value.span is not None
+    assert (caught.value.span.line, caught.value.span.column) == (2, 8)
+    assert "\r" not in caught.value.message
+
+
+def test_the_message_shows_the_line_with_a_caret_under_the_mistake() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_schema("node A {\n    name String\n}")
+    assert caught.value.message == (
+        "line 2, column 10: expected ':', found 'String'\n        name String\n             ^^^^^^"
+    )
+
+
+def test_a_very_long_line_is_shown_around_the_mistake() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_schema("node A { " + " " * 5_000 + "name String }")
+    assert len(caught.value.message) < 400
+    assert "name String" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("node A { a: [String }", "expected ']'"),
+        ("node A { a: String @index(5) }", "@index takes property names"),
+        ("# note", "a comment begins with // or /*"),
+        ("/* open", "this comment has no end"),
+        ('node A { a: String @description("open) }', "this string has no end"),
+        ("edge E: A -> B @card(0..*)", "an open upper bound is written '0..'"),
+        ("node A @card(0..1) { }", "right after an edge's target type"),
+        ("node A {", "found the end of the text"),
+        ("node a { }", "a type name (capital first letter)"),
+    ],
+)
+def test_schema_errors_say_what_was_expected_in_plain_words(text: str, words: str) -> None:
+    from omnigraph.catalog.resolve import compile_schema
+
+    with pytest.raises(ParseError) as caught:
+        compile_schema(text)
+    assert words in caught.value.message
+    assert caught.value.span is not None
+    assert caught.value.span.end > caught.value.span.start
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("query q() { match { $v.a > -5 } return { $v } }", "a negative number can only come in through a parameter"),
+        ("query q() { match { $v.a = 'x' } return { $v } }", "strings are written in double quotes"),
+        ("query q() { match { $v. a = 1 } return { $v } }", "no space is allowed around the dot"),
+        ("query q() { match { $v: A { a: null } } return { $v } }", "there is no null literal"),
+        ("query q() { match { } return { $v } }", "expected"),
+        ("queryq() { match { $v: A } return { $v } }", "expected 'query'"),
+        ("query q() { delete A where a contains 1 }", "a comparison (= != < <= > >=)"),
+        ("query q() { match { $v: A } return { $v } limit x }", "an integer"),
+        ("query q( ", "found the end of the text"),
+    ],
+)
+def test_query_errors_say_what_was_expected_in_plain_words(text: str, words: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_query_file(text)
+    assert words in caught.value.message
+    assert not any(token in caught.value.message for token in ("IDENT", "LBRACE", "TYPE_NAME", "__ANON", "VARIABLE"))
