@@ -37,7 +37,7 @@ from omnigraph.engine.reading.context import EmbedsText
 from omnigraph.engine.recovery import Intent, heal
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
-from omnigraph.engine.storage.durability import Durability
+from omnigraph.engine.storage.durability import Durability, durability_of
 from omnigraph.engine.storage.layout import normalise_root
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ExecutionError, InputError
@@ -182,6 +182,7 @@ class Graph:
         spark: Any = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        durability: str = "full",
     ) -> LoadResult:
         """Load data of any size as one commit, or nothing at all.
 
@@ -189,7 +190,8 @@ class Graph:
         a Spark DataFrame. `mode` is `append` (ids must be new), `merge` (existing entities are replaced) or
         `overwrite` (the types in the source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
         decides by size. `columns` maps properties to columns by type; `progress` hears how far the load is;
-        `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs.
+        `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs. A load survives a
+        power cut once it is acknowledged; `durability="fast"` leaves syncing to the operating system.
 
         Raises:
             ConstraintError: the data breaks a rule of the schema; nothing changed.
@@ -198,24 +200,27 @@ class Graph:
         """
         context = self.context
         chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
-        if chosen == "local":
-            if columns or (isinstance(source, Mapping) and not all(isinstance(v, pa.Table) for v in source.values())):
-                source = import_module(_PIPELINE).read_tables(source, context.catalog, columns=columns)
-            result = load(context, source, mode=mode, branch=branch, actor=actor)
-        else:
-            result = import_module(_PIPELINE).run_job(
-                context,
-                source,
-                mode=mode,
-                branch=branch,
-                actor=actor,
-                columns=columns,
-                spark=spark,
-                master=master,
-                conf=conf,
-                progress=progress,
-                errors_to=errors_to,
-            )
+        with durability_of(_durability(durability)):
+            if chosen == "local":
+                if columns or (
+                    isinstance(source, Mapping) and not all(isinstance(v, pa.Table) for v in source.values())
+                ):
+                    source = import_module(_PIPELINE).read_tables(source, context.catalog, columns=columns)
+                result = load(context, source, mode=mode, branch=branch, actor=actor)
+            else:
+                result = import_module(_PIPELINE).run_job(
+                    context,
+                    source,
+                    mode=mode,
+                    branch=branch,
+                    actor=actor,
+                    columns=columns,
+                    spark=spark,
+                    master=master,
+                    conf=conf,
+                    progress=progress,
+                    errors_to=errors_to,
+                )
         return replace(result, reason=reason)
 
     def query(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 
 from omnigraph.engine.storage.translate import translated
@@ -25,6 +27,24 @@ class Durability(StrEnum):
 
 _settled: set[tuple[str, int, int]] = set()
 _settled_lock = threading.Lock()
+
+
+_asked: ContextVar[Durability | None] = ContextVar("omnigraph_durability", default=None)
+
+
+@contextmanager
+def durability_of(durability: Durability) -> Iterator[None]:
+    """Give the writes of this block, in this thread, another durability than their store's."""
+    token = _asked.set(durability)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def is_full(default: Durability) -> bool:
+    """True when writes must be synced here: as the surrounding block asks, else as the store does."""
+    return (_asked.get() or default) is Durability.FULL
 
 
 def sync_files(paths: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.exceptions import NotFoundError as ObjectMissing
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from omnigraph.engine.storage.durability import Durability, sync_files
+from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import classify_lance_error
@@ -79,7 +79,7 @@ class ObjectStore:
         return f"{self.root}/{path}".lstrip("/") if self._local else path
 
     def _sync(self, path: str) -> None:
-        if self._local and self.durability is Durability.FULL:
+        if self._local and is_full(self.durability):
             sync_files([f"{self.root}/{path}"])
 
     def read_text(self, path: str) -> str:

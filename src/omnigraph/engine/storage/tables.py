@@ -19,7 +19,7 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.engine.storage.durability import Durability, sync_files
+from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import is_local, join, version_file
 from omnigraph.engine.storage.objects import ObjectStore
@@ -329,7 +329,7 @@ class TableStore:
 
     def _sync_staged(self, base: TableHandle, staged: StagedWrite) -> None:
         """Sync the files a commit is about to name."""
-        if not self._local or self.durability is not Durability.FULL:
+        if not self._local or not is_full(self.durability):
             return
         folder = _folder(base)
         files = [f"{folder}/{file}" for file in staged.files]
@@ -341,7 +341,7 @@ class TableStore:
 
     def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
         """Sync a new version: the file that makes it one, and what else is named."""
-        if not self._local or self.durability is not Durability.FULL:
+        if not self._local or not is_full(self.durability):
             return
         folder = _folder(handle)
         sync_files(f"{folder}/{name}" for name in (*files, version_file(handle.version)))
