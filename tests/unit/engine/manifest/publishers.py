@@ -1,5 +1,6 @@
 """Publishers for tests: in this process, and as processes of their own."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def assert_linear(history: History, expected_commits: int) -> None:
     commits = history.list()
     assert len(commits) == expected_commits
     assert len({commit.graph_commit_id for commit in commits}) == expected_commits
-    for child, parent in zip(commits, commits[1:], strict=False):
+    for child, parent in itertools.pairwise(commits):
         assert child.parent_commit_id == parent.graph_commit_id
         assert child.manifest_version > parent.manifest_version
     assert commits[-1].parent_commit_id is None
