@@ -44,11 +44,13 @@ from omnigraph.errors import (
 from omnigraph.version import __version__
 
 if TYPE_CHECKING:
+    from omnigraph.engine.embedding import EmbeddingConfig
     from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
     from omnigraph.graph import Graph, connect, create
     from omnigraph.results import QueryResult
 
 _LAZY = {
+    "EmbeddingConfig": "omnigraph.engine.embedding",
     "Graph": "omnigraph.graph",
     "connect": "omnigraph.graph",
     "create": "omnigraph.graph",
@@ -66,6 +68,7 @@ __all__ = [
     "ConflictError",
     "ConstraintError",
     "DriftError",
+    "EmbeddingConfig",
     "ExecutionError",
     "ExpectedVersionMismatchError",
     "FormatError",

@@ -23,6 +23,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class Durability(StrEnum):
+    """What an acknowledged write survives."""
+
+    FAST = "fast"
+    FULL = "full"
+
+
 Uri = Annotated[
     str | None,
     typer.Argument(metavar="URI", help="The graph: a path, file:// or s3:// URI.", show_default=False),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph.cli.config import OperatorConfig, load_config, operator_home
+from omnigraph.cli.embedding import embedding_config
 from omnigraph.cli.target import resolve_target
 from omnigraph.errors import InputError
 
@@ -56,11 +57,14 @@ class Session:
         raise InputError(f"refused to run a {about}: pass --yes to consent")
 
     @contextmanager
-    def open(self, *, read_only: bool) -> Iterator[Graph]:
+    def open(self, *, read_only: bool, durability: str = "fast") -> Iterator[Graph]:
         """The graph, closed again when the verb is done with it."""
         import omnigraph
 
-        with omnigraph.connect(self.target.uri, read_only=read_only) as graph:
+        embedding = embedding_config(os.environ)
+        with omnigraph.connect(
+            self.target.uri, read_only=read_only, durability=durability, embedding=embedding
+        ) as graph:
             yield graph
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.options import Actor, Branch, Json, Profile, Quiet, Store, Uri, Yes
+from omnigraph.cli.options import Actor, Branch, Durability, Json, Profile, Quiet, Store, Uri, Yes
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -66,6 +66,10 @@ def load(
     ] = None,
     branch: Branch = "main",
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
+    durability: Annotated[
+        Durability,
+        typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process."),
+    ] = Durability.FULL,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
     ] = None,
@@ -96,7 +100,7 @@ def load(
         session.announce(quiet=quiet)
         if mode is Mode.OVERWRITE:
             session.confirm_destructive(yes=yes, as_json=as_json)
-        with session.open(read_only=False) as graph, load_bar() as listener:
+        with session.open(read_only=False, durability=durability.value) as graph, load_bar() as listener:
             result = graph.load(
                 source,
                 mode=mode.value,

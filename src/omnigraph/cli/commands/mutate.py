@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.inputs import parameters, query_text
-from omnigraph.cli.options import Actor, Branch, Inline, Json, Params, ParamsFile, Profile, Query, Quiet, Store
+from omnigraph.cli.options import (
+    Actor,
+    Branch,
+    Durability,
+    Inline,
+    Json,
+    Params,
+    ParamsFile,
+    Profile,
+    Query,
+    Quiet,
+    Store,
+)
 from omnigraph.cli.session import Session
 
 
@@ -29,6 +41,10 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="ID", help="Write only if this commit still is the branch's head."),
     ] = None,
+    durability: Annotated[
+        Durability,
+        typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process."),
+    ] = Durability.FAST,
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -44,7 +60,7 @@ def mutate(
     session = Session("mutate", store=store, profile=profile)
     author = session.actor(actor)
     session.announce(quiet=quiet)
-    with session.open(read_only=False) as graph:
+    with session.open(read_only=False, durability=durability.value) as graph:
         result = graph.mutate(source, values, name=name, branch=branch, actor=author, if_commit=if_commit)
     if as_json:
         typer.echo(to_json(change_output(result, branch=branch, actor=author)))
