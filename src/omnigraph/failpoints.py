@@ -14,10 +14,14 @@ from typing import Final
 # --- creating a graph ---
 INIT_AFTER_SCHEMA_WRITTEN: Final = "init.after_schema_pg_written"
 INIT_AFTER_CONTRACT_WRITTEN: Final = "init.after_schema_contract_written"
+INIT_MANIFEST_ACK_LOST: Final = "init.manifest_create_ack_lost"
 INIT_POST_MANIFEST_CREATE: Final = "init.post_manifest_create"
+INIT_AFTER_COORDINATOR: Final = "init.after_coordinator_init"
 
 # --- one write ---
 MUTATION_POST_STAGE: Final = "mutation.post_stage_pre_effect_gate"
+MUTATION_PRE_FORK: Final = "mutation.post_sidecar_pre_fork"
+MUTATION_POST_FORK: Final = "mutation.post_fork_pre_commit"
 MUTATION_POST_TABLE_COMMIT: Final = "mutation.post_table_commit"
 MUTATION_POST_FINALIZE: Final = "mutation.post_finalize_pre_publisher"
 PUBLISH_AFTER_PRECHECK: Final = "publish.after_precheck_pre_merge"
@@ -42,7 +46,9 @@ RECOVERY_AUDIT: Final = "recovery.record_audit"
 RECOVERY_DISCARD_AUDIT: Final = "recovery.orphan_discard_audit_append"
 
 # --- maintenance ---
+OPTIMIZE_POST_EFFECTS: Final = "optimize.post_phase_b_pre_manifest_commit"
 CLEANUP_TABLE: Final = "cleanup.table_gc"
+CLEANUP_FORK: Final = "cleanup.reconcile_fork"
 CLEANUP_PRE_GATES: Final = "cleanup.post_recovery_check_pre_gates"
 CLEANUP_BRANCH_SNAPSHOT: Final = "cleanup.resolve_branch_snapshot"
 

@@ -203,6 +203,7 @@ class Manifest:
         ordered = sorted(state.commits.values(), key=lambda commit: commit.order)
         older = ordered[: len(ordered) - COMMITS_KEPT]
         try:
+            failpoints.maybe_fail(failpoints.PUBLISH_BEFORE_PROJECTION)
             archived = self.history.archive(older)
         except GraphError as exc:
             logger.warning("commits stay in the manifest for now, the commit table cannot be written: %s", exc)

@@ -17,7 +17,7 @@ from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
 from omnigraph.errors import GraphError, InputError
-from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
+from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_FORK, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
 from omnigraph.ids import MAIN, TableKey
 
 _log = logging.getLogger(__name__)
@@ -130,6 +130,12 @@ def _drop_orphan_forks(context: GraphContext, snapshots: list[Snapshot], path: s
     """Delete table refs that no branch publishes, children before parents."""
     owned = {entry.branch for snapshot in snapshots for entry in snapshot.entries.values() if entry.path == path}
     orphans = sorted(set(context.store.table_branches(path)) - owned, key=lambda name: (-len(name), name))
+    removed = []
     for orphan in orphans:
-        context.store.residual.delete_branch(path, orphan)
-    return tuple(orphans)
+        try:
+            maybe_fail(CLEANUP_FORK)
+            context.store.residual.delete_branch(path, orphan)
+            removed.append(orphan)
+        except GraphError as exc:
+            _log.warning("the unpublished ref %s of %s could not be removed: %s", orphan, path, exc)
+    return tuple(removed)

@@ -50,6 +50,7 @@ def create_graph(store: TableStore, schema_source: str, *, force: bool = False) 
         raise
     failpoints.maybe_fail(failpoints.INIT_POST_MANIFEST_CREATE)
     complete_creation(store)
+    failpoints.maybe_fail(failpoints.INIT_AFTER_COORDINATOR)
     return catalog
 
 
@@ -94,6 +95,7 @@ def _create_manifest(store: TableStore, entries: list[TableEntry]) -> None:
     rows = records.to_table(genesis(entries, commit).rows())
     try:
         store.create(layout.MANIFEST, records.MANIFEST_SCHEMA, rows)
+        failpoints.maybe_fail(failpoints.INIT_MANIFEST_ACK_LOST)
     except StorageError as exc:
         if exc.kind == "precondition":
             raise AlreadyExistsError(f"graph already initialized at '{store.root}'") from exc

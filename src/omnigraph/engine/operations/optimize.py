@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from omnigraph import failpoints
 from omnigraph.catalog.indexes import declared_indexes
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
@@ -192,6 +193,7 @@ def _commit(
     commit_id = intent.commit_id
     assert commit_id is not None  # minted by new_intent
     try:
+        failpoints.maybe_fail(failpoints.OPTIMIZE_POST_EFFECTS)
         published = context.manifest.publish(
             MAIN,
             changes,

@@ -147,7 +147,7 @@ def _check_table(
     if entity is None:
         report.note("schema", subject, "a table is published for a type the schema does not declare")
         return
-    declared = table_schema(entity)
+    declared = table_schema(entity, blobs="stored")
     if [(f.name, f.type) for f in handle.schema] != [(f.name, f.type) for f in declared]:
         report.problem("schema", subject, "the table's columns are not those of its type")
         return

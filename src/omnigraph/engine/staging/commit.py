@@ -88,6 +88,7 @@ def _intent(transaction: Transaction) -> Intent:
         read_set=transaction.read_set,
         merge_source_commit_id=request.merged_parent,
         expected_head=request.if_commit,
+        commit_properties=dict(request.properties),
     )
 
 
@@ -181,10 +182,12 @@ def _fork(recovery: RecoveryContext, transaction: Transaction, write: TableWrite
     branch = stored_branch(transaction.request.branch)
     if branch is None:
         raise InternalError(f"main inherits '{write.table_key}' from branch '{entry.branch}'")
+    failpoints.maybe_fail(failpoints.MUTATION_PRE_FORK)
     if branch in store.table_branches(entry.path):
         # The newest manifest does not place the table on this branch, so the ref is what a crash left behind.
         store.residual.delete_branch(entry.path, branch)
     store.residual.create_branch(entry.path, branch, source=entry.branch, version=entry.version)
+    failpoints.maybe_fail(failpoints.MUTATION_POST_FORK)
     transaction.stage_table(write, store.open(entry.path, branch=branch))
 
 
