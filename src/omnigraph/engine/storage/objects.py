@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import obstore
@@ -46,14 +47,22 @@ _CLIENT_OPTIONS = frozenset(
 )
 
 
-def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Storage options as Lance takes them, split into those of the store and those of its HTTP client."""
-    store = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
-    client: dict[str, Any] = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
-    for name in client:
-        if client[name].lower() in ("true", "false"):
-            client[name] = client[name].lower() == "true"
-    return store, client
+def _object_store(root: str, options: Mapping[str, str]) -> Any:
+    """The store of a root, from options as Lance takes them: those of the service, of its client and of retries."""
+    left = dict(options)
+    retry: dict[str, Any] = {}
+    if "client_max_retries" in left:
+        retry["max_retries"] = int(left.pop("client_max_retries"))
+    if "client_retry_timeout" in left:
+        retry["retry_timeout"] = timedelta(seconds=int(left.pop("client_retry_timeout")))
+    client: dict[str, Any] = {name: left.pop(name) for name in list(left) if name in _CLIENT_OPTIONS}
+    for name, value in client.items():
+        if value.lower() in ("true", "false"):
+            client[name] = value.lower() == "true"
+    try:
+        return from_url(root, config=left, client_options=client, retry_config=retry or None)
+    except (BaseError, OSError, ValueError) as exc:
+        raise _failed(exc, f"reaching {root}") from exc
 
 
 class ObjectStore:
@@ -72,8 +81,7 @@ class ObjectStore:
         elif root.startswith("memory://"):
             self._store = MemoryStore()
         else:
-            config, client = split_options(options or {})
-            self._store = from_url(root, config=config, client_options=client)
+            self._store = _object_store(root, options or {})
 
     def _key(self, path: str) -> str:
         return f"{self.root}/{path}".lstrip("/") if self._local else path

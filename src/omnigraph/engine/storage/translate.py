@@ -24,10 +24,18 @@ _CONTENTION = (
 )
 _EXISTS = ("Dataset already exists", "already exists")
 _MISSING = ("was not found", "Not found", "does not exist", "No such file", "Ref not found")
-_FULL = ("No space left", "StorageFull", "os error 28", "Disk quota")
+_FULL = ("No space left", "StorageFull", "os error 28", "Disk quota", "File too large", "os error 27")
 _DENIED = ("Permission denied", "PermissionDenied", "os error 13", "Read-only file system", "os error 30", "Forbidden")
-_TRANSIENT = ("timed out", "Connection", "connection", "503", "SlowDown", "InternalError")
-_CONFIGURATION = ("Missing region", "credential", "Credential", "Unable to find", "Unknown scheme")
+_TRANSIENT = (
+    "timed out",
+    "Connection",
+    "connection",
+    "error sending request",
+    "503 Service",
+    "SlowDown",
+    "InternalError",
+)
+_CONFIGURATION = ("Configuration key", "Missing region", "credential", "Credential", "Unable to find", "Unknown scheme")
 
 
 def _kind_of(text: str) -> str:
