@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
 from omnigraph.engine.recovery.intent import WriterKind
 from omnigraph.engine.staging.cancellation import Cancellation
@@ -26,9 +27,12 @@ def load(
     mode: LoadMode | str,
     branch: str = MAIN,
     actor: str | None = None,
+    base: Snapshot | None = None,
     cancellation: Cancellation | None = None,
 ) -> LoadResult:
     """Load a source as one commit, or nothing at all.
+
+    `base` is the snapshot the caller decided on, the newest one by default.
 
     Raises:
         ConstraintError: the data breaks a rule; `violations` names up to twenty records.
@@ -59,7 +63,7 @@ def load(
             if pending is not None:
                 pending.values_checked = True
 
-    written = write(context, request, prepare)
+    written = write(context, request, prepare, base=base)
     finished = time.perf_counter()
     counts = {key: table.num_rows for key, table in sorted(rows.tables.items())}
     return LoadResult(

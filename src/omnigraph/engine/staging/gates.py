@@ -1,9 +1,9 @@
 """One writer at a time per table and branch, within one process.
 
-Gates order the writers of a process so that they rarely meet in storage; they protect nothing across processes, where
-the strict table commit and the publish decide. Staging needs no gate; arming, applying, publishing and disarming
-happen behind the gates of every table written. Gates are always taken in sorted order, so no two writers wait for
-each other.
+Gates order the writers of a process so that they rarely meet in storage. Writers of other processes on the machine are
+asked to take turns (`turns`), but nothing is protected from them here: the strict table commit and the publish decide.
+Arming, applying, publishing and disarming happen behind the gates of every table written; staging needs none. Gates
+are always taken in sorted order, so no two writers wait for each other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import ClassVar
 
+from omnigraph.engine.staging.turns import Turns
 from omnigraph.errors import ConflictError, InternalError
 from omnigraph.ids import TableKey
 
@@ -21,6 +22,8 @@ GateKey = tuple[TableKey, str | None]
 """A table and the branch written, None being main."""
 
 WAIT_SECONDS = 60.0
+TURN_SECONDS = 5.0
+"""How long a writer of another process is given its turn before this one goes on without."""
 
 
 def _order(key: GateKey) -> tuple[str, str]:
@@ -44,20 +47,26 @@ class Gates:
     _shared: ClassVar[dict[str, Gates]] = {}
     _shared_lock = threading.Lock()
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns | None = None) -> None:
         self._gates: dict[GateKey, _Gate] = {}
         self._registry = threading.Lock()
+        self._turns = turns
 
     @classmethod
     def at(cls, root: str) -> Gates:
         """The process-wide gates of a canonical root."""
         with cls._shared_lock:
-            return cls._shared.setdefault(root, cls())
+            if root not in cls._shared:
+                cls._shared[root] = cls(Turns(root))
+            return cls._shared[root]
 
     def busy(self, keys: Iterable[GateKey]) -> bool:
-        """True when somebody holds one of the gates right now; only a hint."""
+        """True when somebody holds one of the gates, or has the turn, right now; only a hint."""
+        wanted = list(keys)
         with self._registry:
-            return any((gate := self._gates.get(key)) is not None and gate.lock.locked() for key in keys)
+            if any(key in self._gates for key in wanted):
+                return True
+            return self._turns is not None and self._turns.busy(wanted)
 
     def acquire(self, keys: Iterable[GateKey], *, timeout_seconds: float = WAIT_SECONDS) -> HeldGates:
         """Take all gates, in order; nothing is held when this raises.
@@ -81,6 +90,8 @@ class Gates:
                     )
                 gate.holder = threading.get_ident()
                 held.append((key, gate))
+                if self._turns is not None:
+                    self._turns.take(key, min(deadline, time.monotonic() + TURN_SECONDS))
         except BaseException:
             self._release(held)
             raise
@@ -100,6 +111,8 @@ class Gates:
 
     def _release(self, held: Iterable[tuple[GateKey, _Gate]]) -> None:
         for key, gate in reversed(list(held)):
+            if self._turns is not None:
+                self._turns.give(key)
             gate.holder = None
             gate.lock.release()
             self._leave(key, gate)

@@ -83,6 +83,7 @@ class _Attempts:
         self._gates = Gates.at(context.root)
         self._held: HeldGates | None = None
         self._strict: dict[TableKey, int] = {}
+        self._involved: list[TableKey] = []
         self._deadline = time.monotonic() + WRITE_SECONDS
 
     def run(self, prepare: Callable[[Transaction], T], tables: Iterable[TableKey]) -> Written[T]:
@@ -97,6 +98,8 @@ class _Attempts:
                     raise stale.conflict from stale
                 self._base = None
                 time.sleep(random.uniform(0, _BACKOFF_SECONDS * 2**counted))
+                # Waiting for every table involved, the read ones too, makes the next attempt likely to be the last.
+                self._enter_gates(_gate_keys(self._involved, self._request.branch))
 
     def release(self) -> None:
         if self._held is not None:
@@ -115,6 +118,7 @@ class _Attempts:
         transaction.validate()
         if not transaction.writes:
             return Written(value, None)
+        self._involved = list(transaction.expected)
         self._hold_strict(transaction)
         transaction.stage()
         if not transaction.writes:
