@@ -64,6 +64,7 @@ class JobOptions:
     actor: str | None
     errors_to: str | None
     properties: Mapping[str, str]
+    unless: Callable[[], bool] | None = None
 
 
 @dataclass
@@ -100,11 +101,13 @@ def run_job(
     progress: Listener | None = None,
     errors_to: str | None = None,
     properties: Mapping[str, str] | None = None,
+    unless: Callable[[], bool] | None = None,
 ) -> LoadResult:
     """Load a source of any size in one commit.
 
     `source` and `columns` are what `sources.resolve` takes. `progress` hears what happens while it happens;
-    `errors_to` is a file that receives every violation; `properties` are recorded with the commit.
+    `errors_to` is a file that receives every violation; `properties` are recorded with the commit. `unless` is asked
+    on every attempt, after whatever came in between is visible, and a true answer ends the load without a commit.
 
     Raises:
         InputError: a source cannot be read, or does not fit the schema's types.
@@ -113,7 +116,7 @@ def run_job(
     """
     if mode not in MODES:
         raise InputError(f"a load mode is one of {', '.join(MODES)}, not '{mode}'")
-    options = JobOptions(mode, parse_branch(branch), check_actor(actor), errors_to, dict(properties or {}))
+    options = JobOptions(mode, parse_branch(branch), check_actor(actor), errors_to, dict(properties or {}), unless)
     phases = Phases(progress)
     with phases.phase("plan"):
         inputs = resolve(source, context.catalog, columns=columns)
@@ -194,6 +197,8 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
 def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
     """One attempt on one snapshot: check the staged rows against it, and hand each table's change over."""
     snapshot, mode = transaction.snapshot, job.options.mode
+    if job.options.unless is not None and job.options.unless():
+        return
     committed = {key: (TableAt.of(job.context.root, entry), entry.row_count) for key, entry in snapshot.entries.items()}
     staged = {key: _staged(job, key, committed) for key in job.tables}
     with spark_errors():

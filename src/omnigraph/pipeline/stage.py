@@ -64,11 +64,12 @@ class StagePlan:
     @property
     def catalog(self) -> Catalog:
         """The catalog, compiled once per process."""
-        return _compiled(self.schema_source)
+        return compiled(self.schema_source)
 
 
 @lru_cache(maxsize=8)
-def _compiled(schema_source: str) -> Catalog:
+def compiled(schema_source: str) -> Catalog:
+    """The catalog of a schema, compiled once per process."""
     return compile_schema(schema_source)
 
 

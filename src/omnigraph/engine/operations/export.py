@@ -37,7 +37,7 @@ def export_lines(
     Raises:
         InputError: a type or table key is not in the schema.
     """
-    chosen = _chosen(catalog, types, tables)
+    chosen = chosen_tables(catalog, types, tables)
     return _lines(catalog, snapshot, chosen)
 
 
@@ -50,7 +50,12 @@ def _lines(catalog: Catalog, snapshot: Snapshot, chosen: Iterable[TableKey]) -> 
                     yield from json_lines(entity, rows.slice(start, BATCH_ROWS)).to_pylist()
 
 
-def _chosen(catalog: Catalog, types: Sequence[str], tables: Sequence[str]) -> list[TableKey]:
+def chosen_tables(catalog: Catalog, types: Sequence[str], tables: Sequence[str]) -> list[TableKey]:
+    """The tables of an export in order: those of the types and keys named, or all.
+
+    Raises:
+        InputError: one of them is not in the schema.
+    """
     if not types and not tables:
         return list(catalog.tables)
     wanted: set[str] = set()
@@ -70,7 +75,7 @@ def _ordered(handle: TableHandle, entity: Entity) -> Iterator[pa.Table]:
     """The rows by id, in pieces of bounded size."""
     ids = handle.scan(["id"]).column("id").combine_chunks()
     if len(ids) <= RANGE_ROWS:
-        yield _sorted(_read(handle, entity, None))
+        yield _sorted(read_rows(handle, entity, None))
         return
     ids = ids.take(pc.sort_indices(ids))
     starts = [ids[at].as_py() for at in range(0, len(ids), RANGE_ROWS)]
@@ -78,7 +83,7 @@ def _ordered(handle: TableHandle, entity: Entity) -> Iterator[pa.Table]:
         limits = [f"id >= {_quoted(start)}"] if position else []
         if position + 1 < len(starts):
             limits.append(f"id < {_quoted(starts[position + 1])}")
-        yield _sorted(_read(handle, entity, " AND ".join(limits)))
+        yield _sorted(read_rows(handle, entity, " AND ".join(limits)))
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
@@ -89,7 +94,8 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _read(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
+def read_rows(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
+    """The rows a condition selects, blobs in the text form they have in load records."""
     blobs = blob_columns(entity)
     rows = handle.scan(row_schema(entity).names, limits, with_row_id=bool(blobs))
     for name in blobs:

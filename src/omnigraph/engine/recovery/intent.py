@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -102,6 +102,7 @@ class Intent:
 
     `commit_id` is minted before anything happens, so "was it published" is a lookup. `read_set` holds the versions of
     tables the write only validated against. `aborted` says the writer decided to undo; then nobody finishes it.
+    `commit_properties` are what the commit records, whoever publishes it.
     """
 
     operation_id: OperationId
@@ -120,6 +121,7 @@ class Intent:
     tombstones: tuple[TableTombstone, ...] = ()
     adoptions: tuple[Adoption, ...] = ()
     target_schema_hash: str | None = None
+    commit_properties: Mapping[str, str] = field(default_factory=dict)
     schema_version: int = SIDECAR_VERSION
 
     @property
@@ -204,6 +206,8 @@ def render_intent(intent: Intent) -> str:
         "adoptions": [dict(item.__dict__) for item in intent.adoptions],
         "target_schema_hash": intent.target_schema_hash,
     }
+    if intent.commit_properties:
+        body["commit_properties"] = dict(intent.commit_properties)
     return json.dumps(body, indent=2)
 
 
@@ -251,6 +255,7 @@ def _intent_of(body: dict[str, Any], version: int) -> Intent:
         ),
         adoptions=tuple(_adoption_of(item) for item in body.get("adoptions") or ()),
         target_schema_hash=body.get("target_schema_hash"),
+        commit_properties={str(key): str(value) for key, value in (body.get("commit_properties") or {}).items()},
         schema_version=version,
     )
 

@@ -234,12 +234,13 @@ def _publish(
     on_main: bool = False,
 ) -> None:
     merged_parent = intent.merge_source_commit_id if finishing else None
+    properties = {**(intent.commit_properties if finishing else {}), "operation_id": intent.operation_id}
     ctx.manifest.publish(
         MAIN if on_main else intent.branch or MAIN,
         changes,
         expected=expected,
         expected_head=intent.expected_head if finishing else None,
-        lineage=Lineage(commit_id, RECOVERY_ACTOR, now_micros(), merged_parent, {"operation_id": intent.operation_id}),
+        lineage=Lineage(commit_id, RECOVERY_ACTOR, now_micros(), merged_parent, properties),
         operation_id=intent.operation_id,
     )
 
