@@ -142,3 +142,13 @@ def test_a_profile_and_a_default_address_the_graph(root: Path, operator_home: Pa
 )
 def test_a_step_of_a_schema_plan_is_said_in_words(step: dict[str, object], says: str) -> None:
     assert describe_step(step) == says
+
+
+def test_a_configuration_in_the_working_folder_is_not_read_and_says_so(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "omnigraph.yaml").write_text("nonsense: [")
+    monkeypatch.chdir(tmp_path)
+    outcome = call("snapshot", root)
+    assert outcome.code == 0
+    assert "'omnigraph.yaml' is not read" in outcome.err

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 
+UNREAD_CONFIG = "omnigraph.yaml"
+"""A file that people expect to be read, because other tools read one of this kind."""
+
+
 class Session:
     """One command: its configuration and its target, settled before anything is read or written."""
 
@@ -70,9 +74,12 @@ class Session:
 
 def configuration() -> OperatorConfig:
     """The operator's configuration, after its warnings went to standard error."""
-    config = load_config(operator_home(os.environ))
+    home = operator_home(os.environ)
+    config = load_config(home)
     for warning in config.warnings:
         typer.echo(warning, err=True)
+    if os.path.exists(UNREAD_CONFIG):
+        typer.echo(f"warning: '{UNREAD_CONFIG}' is not read; settings belong to '{home / 'config.yaml'}'", err=True)
     return config
 
 

@@ -49,7 +49,9 @@ def list_commits(
     newest = _micros(wanted["until"]) if "until" in wanted else None
     session = Session("commit list", uri=uri, store=store, profile=profile)
     with session.open(read_only=True) as graph:
-        commits = graph.history.list(branch=wanted.get("branch", branch), actor=wanted.get("actor"))
+        # A bound on time is applied to what is listed, so only without one does the number bound the listing itself.
+        listed = limit if oldest is None and newest is None else None
+        commits = graph.history.list(branch=wanted.get("branch", branch), limit=listed, actor=wanted.get("actor"))
     chosen = [
         commit_output(commit)
         for commit in commits
