@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import programs
 
-from omnigraph.catalog.migration import plan_migration
+from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.errors import GraphError, ParseError
@@ -100,6 +100,27 @@ def fuzz(harbour: Catalog, *, count: int, seed: int) -> None:
         run_schema(text, harbour)
     for text in queries:
         run_queries(text, harbour)
+
+
+@pytest.mark.parametrize("text", [*SCHEMAS, HARBOUR])
+def test_a_plan_has_steps_exactly_when_two_schemas_differ_in_meaning(text: str) -> None:
+    accepted = compile_schema(text)
+    differing = 0
+    for changed in programs.damaged([text], 1_500, seed=7):
+        try:
+            desired = compile_schema(changed)
+        except GraphError:
+            continue
+        for older, newer in ((accepted, desired), (desired, accepted)):
+            plan = plan_migration(older, newer)
+            assert plan.is_empty is (older.schema_hash == newer.schema_hash) or _is_stale_rename(newer, plan), changed
+        differing += accepted.schema_hash != desired.schema_hash
+    assert differing > 20
+
+
+def _is_stale_rename(newer: Catalog, plan: MigrationPlan) -> bool:
+    """A `@rename_from` that cannot be followed is refused, though it is no part of a schema's meaning."""
+    return any("rename_from" in str(step.to_json()) for step in plan.steps)
 
 
 @pytest.mark.parametrize("opening", ["[", "{", "(", "not {", "count(", "search("])
