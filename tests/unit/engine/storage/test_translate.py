@@ -88,7 +88,7 @@ def test_every_form_of_contention_is_a_conflict(store: TableStore, table: TableH
         write_fragments(people(["z"]), store.open(PEOPLE).dataset, mode="overwrite", return_transaction=True),
         max_retries=0,
     )
-    with pytest.raises(OSError, match="Incompatible transaction|Commit conflict") as incompatible:
+    with pytest.raises(OSError, match=r"Incompatible transaction|Commit conflict") as incompatible:
         stale.dataset.delete("id = 'a'")
     assert _kind(incompatible.value) == "ConflictError"
 
