@@ -62,7 +62,7 @@ class QueryResult:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries with JSON-ready values."""
-        return rows_to_json(self.to_arrow())
+        return list(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas frame; needs pandas installed."""

@@ -8,6 +8,7 @@ commit was, not what the table is. When the small part has grown, everything is 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -39,6 +40,11 @@ ASSEMBLED_MAX = 6
 """Assembled versions kept per edge table version: three directions, for two versions of the nodes."""
 
 Files = tuple[str, ...]
+Allow = Callable[[int], None]
+
+
+def _anything(total: int) -> None:
+    """Allows any number of rows."""
 
 
 class Direction(StrEnum):
@@ -150,20 +156,20 @@ class Adjacency:
     edge_count: int
     _memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
-    def neighbours(self, nodes: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-        """(neighbour, index of the node) once per pair."""
+    def neighbours(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> tuple[Ints, Ints]:
+        """(neighbour, index of the node) once per pair; `allow` hears the number of them before they are listed."""
         met, owners = [], []
         for part in self.parts:
-            slots, owner = expand_slots(part.csr, nodes, part.first)
+            slots, owner = expand_slots(part.csr, nodes, part.first, allow)
             met.append(part.csr.neighbours[slots].astype(np.int64))
             owners.append(owner)
         return _join(met), _join(owners)
 
-    def edges(self, nodes: npt.NDArray[Any]) -> tuple[Ints, Ints, Ints]:
+    def edges(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> tuple[Ints, Ints, Ints]:
         """(neighbour, index of the node, position of the edge) once per edge."""
         met, owners, positions = [], [], []
         for part in self.parts:
-            slots, owner = expand_slots(part.csr, nodes, part.live)
+            slots, owner = expand_slots(part.csr, nodes, part.live, allow)
             met.append(part.csr.neighbours[slots].astype(np.int64))
             owners.append(owner)
             positions.append(part.edge_positions(slots))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +19,7 @@ from omnigraph.engine.reading.values import Constant, epoch_millis, to_physical
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import InputError, InternalError, LimitError
 from omnigraph.ids import TableKey, edge_key, node_key
-from omnigraph.plan.operators import Expand, Literal, Now, ParameterRef, Pattern, ReadPlan, Value
+from omnigraph.plan.operators import Expand, Literal, Now, ParameterRef, ReadPlan, Value
 
 DATETIME = PropertyType(Scalar.DATETIME)
 
@@ -64,16 +63,41 @@ class ReadOptions:
     """How long matching may take."""
 
 
+Words = str | Callable[[], str]
+"""Text, or how to make it: notes are written at every step and hardly ever read."""
+
+
 @dataclass
 class Step:
-    """One thing the engine did: what, why, how many rows came out, and how long it took."""
+    """One thing the engine did: what, why, how many rows came out, and how long it took. Times what it encloses."""
 
     operator: str
-    detail: str
-    reason: str
+    _detail: Words
+    _reason: Words = ""
     rows: int = 0
     seconds: float = 0.0
     depth: int = 0
+
+    @property
+    def detail(self) -> str:
+        """What it worked on."""
+        return self._detail if isinstance(self._detail, str) else self._detail()
+
+    @property
+    def reason(self) -> str:
+        """Why it was done this way."""
+        return self._reason if isinstance(self._reason, str) else self._reason()
+
+    def because(self, reason: Words) -> None:
+        """Say why, once it is known."""
+        self._reason = reason
+
+    def __enter__(self) -> Step:
+        self.seconds = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.seconds = time.perf_counter() - self.seconds
 
 
 @dataclass
@@ -96,41 +120,44 @@ class Context:
     memo: dict[Any, Any] = field(default_factory=dict)
     """What was computed once for this execution, such as the scores of a ranking."""
 
+    _nodes: dict[str, NodeView] = field(default_factory=dict)
+    _edges: dict[str, EdgeView] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         if self.options.timeout_seconds is not None:
             self.deadline = time.monotonic() + self.options.timeout_seconds
-        self.declare(self.plan.pattern)
-
-    def declare(self, pattern: Pattern) -> None:
-        """Note the types of a pattern's variables, nested patterns included."""
-        for scan in pattern.scans:
-            self.types[scan.variable] = scan.type_name
-        for expand in pattern.expands:
-            self.types.setdefault(expand.source, expand.source_type)
-            self.types.setdefault(expand.target, expand.target_type)
-            if expand.edge_variable is not None:
-                self.edge_types[expand.edge_variable] = expand.edge_type
 
     def nodes(self, type_name: str) -> NodeView:
         """The node table of a type."""
-        return node_view(self.snapshot.open(node_key(type_name)))
+        found = self._nodes.get(type_name)
+        if found is None:
+            found = self._nodes[type_name] = node_view(self.snapshot.open(node_key(type_name)))
+        return found
 
     def edges(self, edge_type: str) -> EdgeView:
         """The edge table of a type."""
-        return edge_view(self.snapshot.open(edge_key(edge_type)))
+        found = self._edges.get(edge_type)
+        if found is None:
+            found = self._edges[edge_type] = edge_view(self.snapshot.open(edge_key(edge_type)))
+        return found
 
     def view(self, variable: str) -> TableView:
         """The table whose rows a variable ranges over."""
-        if variable in self.types:
-            return self.nodes(self.types[variable])
+        type_name = self.types.get(variable)
+        if type_name is not None:
+            return self.nodes(type_name)
         if variable in self.edge_types:
             return self.edges(self.edge_types[variable])
         raise InternalError(f"${variable} is used but not bound in the plan of '{self.plan.name}'")
 
     def adjacency(self, expand: Expand, direction: Direction) -> Adjacency:
         """The edges an expand follows, seen from the side `direction` starts at."""
-        sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)
-        return adjacency(self.edges(expand.edge_type), sources, targets, direction)
+        key = (expand.edge_type, direction)
+        found = self.memo.get(key)
+        if found is None:
+            sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)
+            found = self.memo[key] = adjacency(self.edges(expand.edge_type), sources, targets, direction)
+        return found
 
     def constant(self, value: Value) -> Constant:
         """The run-time value of a parameter, literal or `now()`."""
@@ -179,13 +206,8 @@ class Context:
                 f"the query ran longer than {limit:,} ms", resource="milliseconds", limit=limit, actual=limit + 1
             )
 
-    @contextmanager
-    def step(self, operator: str, detail: str, reason: str) -> Iterator[Step]:
-        """Note what is done, with its time; the caller fills in the rows."""
+    def step(self, operator: str, detail: Words, reason: Words = "") -> Step:
+        """Note what is done; used as a context manager it times it, and the caller fills in the rows."""
         note = Step(operator, detail, reason, depth=self.depth)
         self.steps.append(note)
-        begin = time.perf_counter()
-        try:
-            yield note
-        finally:
-            note.seconds = time.perf_counter() - begin
+        return note

@@ -94,6 +94,8 @@ class IdDictionary:
     def ids_of(self, codes: npt.NDArray[np.integer]) -> pa.Array:
         """The ids of codes this dictionary gave out."""
         folded, tail = self._sorted, self._tail
+        if len(codes) == 1 and int(codes[0]) < len(folded.ids):
+            return folded.ids.slice(int(codes[0]), 1)
         if not tail or not len(codes) or int(codes.max()) < len(folded.ids):
             return folded.ids.take(pa.array(codes))
         with self._lock:

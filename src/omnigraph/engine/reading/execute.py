@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,31 +22,21 @@ from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.match import Counting, match_pattern
 from omnigraph.engine.reading.ordering import Key, id_key, order_rows, sort_key, tie_break_variables
-from omnigraph.engine.reading.project import Scores, evaluate, result_schema
+from omnigraph.engine.reading.prepare import Prepared, prepare
+from omnigraph.engine.reading.project import Scores, evaluate
 from omnigraph.engine.reading.rank import rank_rows
 from omnigraph.errors import InternalError, LimitError
 from omnigraph.plan.explain import Explanation, explain, show
 from omnigraph.plan.operators import (
     Aggregate,
-    Bm25,
-    EntityId,
     Expression,
-    Filter,
-    Literal,
-    Nearest,
-    Now,
     OrderKey,
-    ParameterRef,
-    Pattern,
     Projection,
-    PropertyRef,
     ReadPlan,
-    Rrf,
-    TextFunction,
-    TextMatch,
 )
 
 BATCH_ROWS = 65_536
+DEFAULTS = ReadOptions()
 
 
 @dataclass
@@ -59,7 +50,7 @@ class ReadResult:
     _projections: tuple[Projection, ...]
     _frame: Frame | None = None
     _scores: Scores = field(default_factory=dict)
-    _table: pa.Table | None = None
+    _batches: tuple[pa.RecordBatch, ...] | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -70,7 +61,7 @@ class ReadResult:
         Raises:
             LimitError: it would be larger than `ReadOptions.result_bytes_max`; use `to_batches`.
         """
-        if self._table is None:
+        if self._batches is None:
             limit = self._context.options.result_bytes_max
             batches, size = [], 0
             for batch in self.to_batches():
@@ -83,13 +74,15 @@ class ReadResult:
                         actual=size,
                     )
                 batches.append(batch)
-            self._table = pa.Table.from_batches(batches, self.schema)
-        return self._table
+            self._batches = tuple(batches)
+        return pa.Table.from_batches(self._batches, self.schema)
 
     def to_batches(self, rows_max: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows as record batches; each is made when it is reached, and none is kept."""
-        if self._table is not None:
-            yield from self._table.to_batches(max_chunksize=rows_max)
+        if self._batches is not None:
+            for batch in self._batches:
+                for begin in range(0, batch.num_rows, rows_max):
+                    yield batch if batch.num_rows <= rows_max else batch.slice(begin, rows_max)
             return
         for begin in range(0, self.length, rows_max):
             yield self._batch(begin, min(begin + rows_max, self.length))
@@ -127,13 +120,15 @@ def execute(
         LimitError: more rows, bytes or time than `options` allow.
         InputError: a text given to `nearest` cannot be embedded, or not in the space of the stored vectors.
     """
-    context = Context(plan, snapshot, params, options or ReadOptions(), embedder, now or dt.datetime.now(dt.UTC))
-    frame = match_pattern(context, _with_implied(plan), _asked(plan), Counting.NUMBERS)
+    prepared = prepare(plan)
+    context = Context(plan, snapshot, params, options or DEFAULTS, embedder, now or dt.datetime.now(dt.UTC))
+    frame = match_pattern(context, prepared.pattern, prepared.asked, Counting.NUMBERS)
     if plan.is_aggregate:
-        return _aggregated(context, frame)
-    context.check_rows(frame.total(), len(frame.columns), "the result")
-    frame = frame.unweighted()
-    return _ordered(context, frame)
+        return _aggregated(context, prepared, frame)
+    if frame.weights is not None:
+        context.check_rows(frame.total(), len(frame.columns), "the result")
+        frame = frame.unweighted()
+    return _ordered(context, prepared, frame)
 
 
 def explain_analyze(
@@ -170,59 +165,16 @@ def _nested(steps: list[Step], depth: int) -> tuple[Explanation, ...]:
     return tuple(found)
 
 
-# --- what is asked of the pattern -------------------------------------------------------------------------------------
-
-
-def _with_implied(plan: ReadPlan) -> Pattern:
-    """A `bm25` ranking keeps only rows that share a word, so the pattern may look for those from the start."""
-    if not isinstance(plan.rank, Bm25):
-        return plan.pattern
-    shared = Filter(TextMatch(TextFunction.SEARCH, plan.rank.property, plan.rank.query))
-    pattern = plan.pattern
-    return Pattern(pattern.scans, pattern.expands, (*pattern.filters, shared), pattern.anti_joins)
-
-
-def _asked(plan: ReadPlan) -> frozenset[str]:
-    """Variables whose values the result or its order needs."""
-    asked: set[str] = set()
-    for projection in plan.projections:
-        asked |= expression_variables(projection.expression)
-    for key in plan.order:
-        asked |= expression_variables(key.expression)
-    if plan.rank is not None:
-        asked |= expression_variables(plan.rank)
-    if plan.is_ordered and not plan.is_aggregate:
-        named = {scan.variable for scan in plan.pattern.scans}
-        named |= {e.edge_variable for e in plan.pattern.expands if e.edge_variable is not None}
-        asked |= {name for name in named if not name.startswith("_anon")}
-    return frozenset(asked)
-
-
-def expression_variables(expression: Expression) -> frozenset[str]:
-    """The variables whose values an expression reads; counting a variable reads none of its values."""
-    match expression:
-        case PropertyRef() | EntityId():
-            return frozenset((expression.variable,))
-        case TextMatch() | Bm25() | Nearest():
-            return frozenset((expression.property.variable,))
-        case Rrf():
-            return expression_variables(expression.first) | expression_variables(expression.second)
-        case Aggregate(argument=PropertyRef() as argument):
-            return frozenset((argument.variable,))
-        case Aggregate() | ParameterRef() | Literal() | Now():
-            return frozenset()
-
-
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _ordered(context: Context, frame: Frame) -> ReadResult:
+def _ordered(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
     plan = context.plan
     scores: dict[Expression, npt.NDArray[np.float64]] = {}
     keys: list[Key] = []
     ties: tuple[Key, ...] = ()
     if plan.rank is not None:
-        with context.step("rank", show(plan.rank), "after all conditions") as note:
+        with context.step("rank", partial(show, plan.rank), "after all conditions") as note:
             ranked = rank_rows(context, plan.rank, frame, plan.limit)
             frame, ties = ranked.frame, ranked.ties
             scores[plan.rank] = ranked.scores
@@ -236,8 +188,7 @@ def _ordered(context: Context, frame: Frame) -> ReadResult:
     if len(rows) != len(frame) or keys:
         frame = frame.take(rows)
         scores = {expression: values[rows] for expression, values in scores.items()}
-    schema = result_schema(plan.projections)
-    return ReadResult(schema, len(frame), context.steps, context, plan.projections, frame, scores)
+    return ReadResult(prepared.schema, len(frame), context.steps, context, plan.projections, frame, scores)
 
 
 def _in_order(context: Context, length: int, keys: list[Key]) -> Ints:
@@ -253,6 +204,10 @@ def _in_order(context: Context, length: int, keys: list[Key]) -> Ints:
     return rows
 
 
+def _show_order(plan: ReadPlan) -> str:
+    return ", ".join(f"{show(key.expression)}{' desc' if key.descending else ''}" for key in plan.order)
+
+
 def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) -> Key:
     def made(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         chosen = frame if rows is None else frame.take(rows)
@@ -265,40 +220,35 @@ def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) ->
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def _aggregated(context: Context, frame: Frame) -> ReadResult:
-    plan = context.plan
-    keys = [p.expression for p in plan.projections if isinstance(p.expression, PropertyRef | EntityId)]
-    with context.step("aggregate", ", ".join(show(key) for key in keys) or "all rows", "") as note:
+def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
+    plan, keys = prepared.plan, prepared.group_keys
+    with context.step("aggregate", lambda: ", ".join(show(key) for key in keys) or "all rows") as note:
         groups = group_rows(context, frame, keys)
-        shared = groups.representatives if keys else Frame(1)
-        columns: dict[Expression, pa.Array] = {}
-        for expression in _group_expressions(plan):
-            if isinstance(expression, Aggregate):
-                columns[expression] = aggregate_column(context, groups, expression)
-            else:
-                columns[expression] = evaluate(context, expression, shared, {})
+        computed: dict[Expression, pa.Array] = {
+            expression: aggregate_column(context, groups, expression)
+            for expression in prepared.group_expressions
+            if isinstance(expression, Aggregate)
+        }
         note.rows = len(groups)
-    sort_keys = [_column_key(columns[key.expression], key.descending) for key in plan.order]
+
+    def column(expression: Expression, rows: npt.NDArray[Any] | None) -> pa.Array:
+        """A column of the groups, fetched for the rows of interest only."""
+        found = computed.get(expression)
+        if found is not None:
+            return found if rows is None else found.take(pa.array(rows))
+        first = groups.first if rows is None else groups.first[rows]
+        return evaluate(context, expression, frame.take(first) if keys else Frame(len(first)), {})
+
+    def sort(expression: Expression, descending: bool) -> Key:
+        return lambda rows: sort_key(column(expression, rows), descending)
+
+    sort_keys = [sort(key.expression, key.descending) for key in plan.order]
     if plan.order:
-        sort_keys.extend(_column_key(columns[key], False) for key in keys)
+        sort_keys.extend(sort(key, False) for key in keys)
     rows = _in_order(context, len(groups), sort_keys)
-    taken = pa.array(rows)
-    schema = result_schema(plan.projections)
     arrays = [
-        _fit(columns[projection.expression].take(taken), kind.type)
-        for projection, kind in zip(plan.projections, schema, strict=True)
+        _fit(column(projection.expression, rows), kind.type)
+        for projection, kind in zip(plan.projections, prepared.schema, strict=True)
     ]
-    table = pa.Table.from_arrays(arrays, schema=schema)
-    return ReadResult(schema, table.num_rows, context.steps, context, plan.projections, _table=table)
-
-
-def _group_expressions(plan: ReadPlan) -> list[Expression]:
-    wanted = [projection.expression for projection in plan.projections]
-    return list(dict.fromkeys([*wanted, *(key.expression for key in plan.order)]))
-
-
-def _column_key(column: pa.Array, descending: bool) -> Key:
-    def made(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-        return sort_key(column if rows is None else column.take(pa.array(rows)), descending)
-
-    return made
+    batch = pa.RecordBatch.from_arrays(arrays, schema=prepared.schema)
+    return ReadResult(prepared.schema, len(rows), context.steps, context, plan.projections, _batches=(batch,))

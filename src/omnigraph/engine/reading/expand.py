@@ -25,25 +25,24 @@ def degree_factor(context: Context, expand: Expand, frame: Frame, from_source: b
     return adjacency.edge_degrees(near) if expand.edge_variable is not None else adjacency.pair_degrees(near)
 
 
-def expand_total(context: Context, expand: Expand, frame: Frame, from_source: bool) -> int:
-    """How many rows one hop makes; for several hops what the first makes, a lower bound."""
-    return int(degree_factor(context, expand, frame, from_source).sum())
-
-
-def expand_frame(
-    context: Context, expand: Expand, frame: Frame, from_source: bool, *, edge_wanted: bool, check: bool
-) -> Frame:
-    """Bind the far end (and the edge when wanted); with `check` the far end is bound already and must agree."""
+def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, *, edge_wanted: bool) -> Frame:
+    """Bind the far end, and the edge when wanted; a far end that is bound already must agree."""
     near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
     adjacency = context.adjacency(expand, direction_of(expand, from_source))
+    starts = frame.columns[near]
     edge_positions = None
+
+    def allow(total: int) -> None:
+        context.check_rows(total, len(frame.columns) + 2, f"following {expand.edge_type}")
+
     if (expand.min_hops, expand.max_hops) != (1, 1):
-        met, owner = reach(context, expand, adjacency, frame.columns[near], from_source)
+        met, owner = reach(context, expand, adjacency, starts, from_source)
+        allow(len(met))
     elif expand.edge_variable is not None:
-        met, owner, edge_positions = adjacency.edges(frame.columns[near])
+        met, owner, edge_positions = adjacency.edges(starts, allow)
     else:
-        met, owner = adjacency.neighbours(frame.columns[near])
-    if check or near == far:
+        met, owner = adjacency.neighbours(starts, allow)
+    if far in frame.columns:
         agree = frame.columns[far][owner] == met
         met, owner = met[agree], owner[agree]
         edge_positions = None if edge_positions is None else edge_positions[agree]

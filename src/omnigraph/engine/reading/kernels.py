@@ -91,26 +91,36 @@ def ranges(begins: AnyInts, lengths: AnyInts) -> tuple[Ints, Ints]:
     return np.arange(total, dtype=np.int64) + shift[owner], owner
 
 
-def expand_slots(csr: Csr, nodes: AnyInts, mask: Bools | None) -> tuple[Ints, Ints]:
-    """The slots of each given node (those `mask` admits), and for each slot the index of the node it belongs to."""
+def expand_slots(csr: Csr, nodes: AnyInts, mask: Bools | None, allow: Callable[[int], None]) -> tuple[Ints, Ints]:
+    """The slots of each given node (those `mask` admits), and for each slot the index of the node it belongs to.
+
+    `allow` is told how many slots there are, the masked ones included, and may refuse by raising.
+    """
     if len(nodes) == 1:
         node = int(nodes[0])
         if node >= csr.node_count:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        slots = np.arange(csr.offsets[node], csr.offsets[node + 1], dtype=np.int64)
+            return _NONE, _NONE
+        begin, end = int(csr.offsets[node]), int(csr.offsets[node + 1])
+        allow(end - begin)
+        slots = np.arange(begin, end, dtype=np.int64)
         if mask is not None:
             slots = slots[mask[slots]]
         return slots, np.zeros(len(slots), dtype=np.int64)
     if len(nodes) and int(nodes.max()) >= csr.node_count:
         inside = np.flatnonzero(nodes < csr.node_count)
-        slots, owner = expand_slots(csr, nodes[inside], mask)
+        slots, owner = expand_slots(csr, nodes[inside], mask, allow)
         return slots, inside[owner]
     begins = csr.offsets[nodes]
-    slots, owner = ranges(begins, csr.offsets[nodes + 1] - begins)
+    lengths = csr.offsets[nodes + 1] - begins
+    allow(int(lengths.sum()))
+    slots, owner = ranges(begins, lengths)
     if mask is not None:
         keep = mask[slots]
         return slots[keep], owner[keep]
     return slots, owner
+
+
+_NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 def degrees(csr: Csr, mask: Bools | None) -> Ints:

@@ -7,24 +7,27 @@ needs any more are dropped, and where only numbers of rows matter equal rows are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
 from omnigraph.engine.reading.context import Context, Step
 from omnigraph.engine.reading.describe import describe, describe_expand
-from omnigraph.engine.reading.expand import degree_factor, expand_frame, expand_total, joined
+from omnigraph.engine.reading.expand import degree_factor, expand_frame, joined
 from omnigraph.engine.reading.frame import UNIT, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, combine, distinct
 from omnigraph.engine.reading.planner import Growth, Start, choose_growth, choose_start, growth, selectivity
-from omnigraph.engine.reading.predicates import FrameRows, predicate_mask, predicate_variables
-from omnigraph.engine.reading.scan import find_join, join_by_value, mask_by_code, start_rows, value_join_links
-from omnigraph.plan.operators import AntiJoin, Expand, Filter, Pattern, Predicate
+from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
+from omnigraph.engine.reading.prepare import Clause, PreparedPattern
+from omnigraph.engine.reading.scan import find_join, join_by_value, mask_by_code, start_rows
+from omnigraph.plan.operators import Expand, Predicate
 
 ROW = "#row"
 """The variable that names the outer row inside an anti-join; no written variable contains `#`."""
+_ROW_ONLY = frozenset((ROW,))
 MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
 
@@ -43,69 +46,58 @@ class _Work:
 
     scans: dict[str, str]
     expands: list[Expand]
-    filters: list[Filter]
-    anti_joins: list[AntiJoin]
+    clauses: list[Clause]
+    anti_joins: list[PreparedPattern]
     asked: frozenset[str]
     """Variables whose values the result needs."""
     counting: Counting
-    joined_filters: set[int] = field(default_factory=set)
 
-    def wanted(self) -> frozenset[str]:
+    def wanted(self) -> set[str]:
         """Variables that something still to be done, or the result, needs."""
         needed = set(self.asked)
         for expand in self.expands:
-            needed |= {expand.source, expand.target}
-        for clause in self.filters:
-            needed |= predicate_variables(clause.predicate)
+            needed.add(expand.source)
+            needed.add(expand.target)
+        for clause in self.clauses:
+            needed |= clause.variables
         for anti_join in self.anti_joins:
-            needed |= free_variables(anti_join.pattern)
-        return frozenset(needed)
+            needed |= anti_join.free
+        return needed
 
     @property
     def is_done(self) -> bool:
-        return not (self.expands or self.filters or self.anti_joins or self.scans)
+        """True when every clause has been applied."""
+        return not (self.expands or self.clauses or self.anti_joins or self.scans)
+
+    def conditions(self, variable: str) -> list[Predicate]:
+        """The predicates that read this variable alone."""
+        return [clause.predicate for clause in self.clauses if clause.variables == {variable}]
 
 
 def match_pattern(
-    context: Context, pattern: Pattern, asked: Iterable[str], counting: Counting, seed: Frame = UNIT
+    context: Context, pattern: PreparedPattern, asked: frozenset[str], counting: Counting, seed: Frame = UNIT
 ) -> Frame:
     """All rows that extend `seed` and satisfy the pattern, with at least the variables asked for."""
-    context.declare(pattern)
-    for anti_join in pattern.anti_joins:
-        context.declare(anti_join.pattern)
+    context.types.update(pattern.types)
+    context.edge_types.update(pattern.edge_types)
     work = _Work(
-        scans={scan.variable: scan.type_name for scan in pattern.scans if scan.variable not in seed.columns},
+        scans=dict(pattern.scans),
         expands=list(pattern.expands),
-        filters=list(pattern.filters),
+        clauses=list(pattern.clauses),
         anti_joins=list(pattern.anti_joins),
-        asked=frozenset(asked),
+        asked=asked,
         counting=counting,
     )
     frame = seed
     while True:
         frame = _settle(context, frame, work)
-        if work.is_done or not len(frame):
+        if not len(frame) or work.is_done:
             break
         frame = _grow(context, frame, work)
     if not len(frame):
         empty = np.empty(0, dtype=np.int64)
-        return Frame(0, dict.fromkeys(frame.variables | work.asked, empty))
+        return Frame(0, dict.fromkeys(frame.variables | asked, empty))
     return frame
-
-
-def free_variables(pattern: Pattern) -> frozenset[str]:
-    """Variables a pattern uses without ranging over them itself: those an enclosing pattern must bind."""
-    used: set[str] = set()
-    own = {scan.variable for scan in pattern.scans}
-    for expand in pattern.expands:
-        used |= {expand.source, expand.target}
-        if expand.edge_variable is not None:
-            own.add(expand.edge_variable)
-    for clause in pattern.filters:
-        used |= predicate_variables(clause.predicate)
-    for anti_join in pattern.anti_joins:
-        used |= free_variables(anti_join.pattern)
-    return frozenset(used - own)
 
 
 # --- what is already decided ------------------------------------------------------------------------------------------
@@ -113,58 +105,56 @@ def free_variables(pattern: Pattern) -> frozenset[str]:
 
 def _settle(context: Context, frame: Frame, work: _Work) -> Frame:
     """Apply every filter, check and anti-join whose variables are bound, cheapest kinds first."""
-    for variable in list(work.scans):
-        if variable in frame.columns:
-            del work.scans[variable]
-    frame = _apply_filters(context, frame, work)
-    for expand in [e for e in work.expands if _is_check(e, frame)]:
+    columns = frame.columns
+    if work.scans:
+        for variable in columns:
+            work.scans.pop(variable, None)
+    if work.clauses:
+        frame = _apply_filters(context, frame, work)
+    for expand in [e for e in work.expands if _is_check(e, columns)]:
         if not len(frame):
             return frame
         work.expands.remove(expand)
-        with context.step("check", describe_expand(expand), "both ends are bound") as note:
+        with context.step("check", partial(describe_expand, expand), "both ends are bound") as note:
             frame = frame.where(joined(context, expand, frame))
             note.rows = len(frame)
     for anti_join in list(work.anti_joins):
-        if len(frame) and free_variables(anti_join.pattern) <= frame.variables:
+        if len(frame) and anti_join.free <= columns.keys():
             work.anti_joins.remove(anti_join)
             frame = _anti_join(context, frame, anti_join)
     return _forget(frame, work)
 
 
-def _is_check(expand: Expand, frame: Frame) -> bool:
-    return {expand.source, expand.target} <= frame.variables and expand.edge_variable is None
+def _is_check(expand: Expand, columns: Mapping[str, Ints]) -> bool:
+    return expand.edge_variable is None and expand.source in columns and expand.target in columns
 
 
 def _apply_filters(context: Context, frame: Frame, work: _Work) -> Frame:
-    for clause in list(work.filters):
-        variables = predicate_variables(clause.predicate)
-        if not variables <= frame.variables:
-            continue
-        work.filters.remove(clause)
+    for clause in [c for c in work.clauses if c.variables <= frame.columns.keys()]:
+        work.clauses.remove(clause)
         if not len(frame):
             continue
-        with context.step("filter", describe(clause.predicate), "") as note:
-            mask = _filter_mask(context, frame, clause, variables, note)
-            frame = frame.where(mask)
+        with context.step("filter", partial(describe, clause.predicate)) as note:
+            frame = frame.where(_filter_mask(context, frame, clause, note))
             note.rows = len(frame)
     return frame
 
 
-def _filter_mask(context: Context, frame: Frame, clause: Filter, variables: frozenset[str], note: Step) -> Bools:
+def _filter_mask(context: Context, frame: Frame, clause: Clause, note: Step) -> Bools:
     """Test each row, or each node once when there are more rows than nodes."""
-    if len(variables) == 1:
-        (variable,) = variables
-        if variable in context.types and len(frame) > context.nodes(context.types[variable]).position_count:
-            note.reason = "tested once per node, as there are more rows than nodes"
+    if len(clause.variables) == 1:
+        (variable,) = clause.variables
+        type_name = context.types.get(variable)
+        if type_name is not None and len(frame) > context.nodes(type_name).position_count:
+            note.because("tested once per node, as there are more rows than nodes")
             return mask_by_code(context, variable, [clause.predicate])[frame.columns[variable]]
-    note.reason = "its variables are bound"
     return predicate_mask(context, clause.predicate, FrameRows(context, frame))
 
 
-def _anti_join(context: Context, frame: Frame, anti_join: AntiJoin) -> Frame:
+def _anti_join(context: Context, frame: Frame, pattern: PreparedPattern) -> Frame:
     """Drop the rows that some extension satisfies; each distinct outer row is tried once."""
-    outer = sorted(free_variables(anti_join.pattern))
-    with context.step("anti-join", f"on {', '.join('$' + name for name in outer)}", "") as note:
+    outer = sorted(pattern.free)
+    with context.step("anti-join", lambda: f"on {', '.join('$' + name for name in outer)}") as note:
         if outer:
             columns = [frame.columns[name] for name in outer]
             first, group = distinct(columns, [int(column.max(initial=0)) + 1 for column in columns])
@@ -173,10 +163,10 @@ def _anti_join(context: Context, frame: Frame, anti_join: AntiJoin) -> Frame:
             group = np.zeros(len(frame), dtype=np.int64)
             seed = UNIT
         seed = seed.bind(ROW, np.arange(len(seed), dtype=np.int64))
-        note.reason = f"{len(seed):,} distinct outer rows"
+        note.because(f"{len(seed):,} distinct outer rows")
         context.depth += 1
         try:
-            found = match_pattern(context, anti_join.pattern, (ROW,), Counting.EXISTENCE, seed)
+            found = match_pattern(context, pattern, _ROW_ONLY, Counting.EXISTENCE, seed)
         finally:
             context.depth -= 1
         hit = np.zeros(len(seed), dtype=np.bool_)
@@ -189,9 +179,11 @@ def _anti_join(context: Context, frame: Frame, anti_join: AntiJoin) -> Frame:
 def _forget(frame: Frame, work: _Work) -> Frame:
     """Drop variables nobody needs, and merge rows that have become equal where only their number counts."""
     wanted = work.wanted()
-    if work.counting is Counting.ROWS or frame.variables <= wanted:
-        return frame if frame.variables <= wanted else frame.keep(wanted)
+    if frame.columns.keys() <= wanted:
+        return frame
     frame = frame.keep(wanted)
+    if work.counting is Counting.ROWS:
+        return frame
     if not frame.columns:
         total = frame.total() if work.counting is Counting.NUMBERS else min(len(frame), 1)
         return Frame(1, {}, np.array([total], dtype=np.int64)) if total else Frame(0)
@@ -233,27 +225,23 @@ def _grow(context: Context, frame: Frame, work: _Work) -> Frame:
     if not candidates:
         return _begin(context, frame, work)
     best, reason = choose_growth(candidates)
-    work.expands.remove(best.expand)
     expand = best.expand
+    work.expands.remove(expand)
     far = expand.target if best.from_source else expand.source
-    edge_wanted = expand.edge_variable is not None and expand.edge_variable in work.wanted()
-    countable = work.counting is not Counting.ROWS and context.options.use_factoring and far not in frame.columns
-    if countable and expand.max_hops == 1 and far not in work.wanted() and not edge_wanted:
+    wanted = work.wanted()
+    edge_wanted = expand.edge_variable is not None and expand.edge_variable in wanted
+    unseen = far not in wanted and far not in frame.columns and not edge_wanted
+    if unseen and expand.max_hops == 1 and work.counting is not Counting.ROWS and context.options.use_factoring:
         work.scans.pop(far, None)
-        with context.step("count", describe_expand(expand), f"nothing asks for ${far}, so it is not listed") as note:
+        why = partial("nothing asks for ${}, so it is not listed".format, far)
+        with context.step("count", partial(describe_expand, expand, best.from_source), why) as note:
             frame = frame.weighted(degree_factor(context, expand, frame, best.from_source))
             if work.counting is Counting.EXISTENCE:
                 frame = Frame(frame.length, frame.columns)
             note.rows = len(frame)
         return frame
-    with context.step("expand", describe_expand(expand, best.from_source), reason) as note:
-        bound = far in frame.columns
-        context.check_rows(
-            expand_total(context, expand, frame, best.from_source),
-            len(frame.columns) + 2,
-            f"following {expand.edge_type}",
-        )
-        frame = expand_frame(context, expand, frame, best.from_source, edge_wanted=edge_wanted, check=bound)
+    with context.step("expand", partial(describe_expand, expand, best.from_source), reason) as note:
+        frame = expand_frame(context, expand, frame, best.from_source, edge_wanted=edge_wanted)
         note.rows = len(frame)
     return frame
 
@@ -262,55 +250,53 @@ def _growths(context: Context, frame: Frame, work: _Work) -> list[Growth]:
     found = []
     for expand in work.expands:
         for from_source, near, far in ((True, expand.source, expand.target), (False, expand.target, expand.source)):
-            if near not in frame.columns:
-                continue
-            predicates = [c.predicate for c in work.filters if predicate_variables(c.predicate) == {far}]
-            counts = {t: context.nodes(t).live_count for t in (expand.source_type, expand.target_type)}
-            edges = context.edges(expand.edge_type).live_count
-            found.append(growth(expand, from_source, edges, counts, predicates))
+            if near in frame.columns:
+                counts = {t: context.nodes(t).live_count for t in (expand.source_type, expand.target_type)}
+                edges = context.edges(expand.edge_type).live_count
+                found.append(growth(expand, from_source, edges, counts, work.conditions(far)))
     return found
 
 
 def _begin(context: Context, frame: Frame, work: _Work) -> Frame:
     """Bind a variable that is not connected to what is bound: join it by a shared value, else by cross product."""
-    link = find_join(context, frame, work.filters, work.scans)
+    link = find_join(frame, work.clauses, work.scans)
     if link is not None:
         del work.scans[link.variable]
-        work.filters.remove(link.clause)
-        with context.step("join", describe(link.clause.predicate), "the values of both sides are known") as note:
+        work.clauses.remove(link.clause)
+        why = "the values of both sides are known"
+        with context.step("join", partial(describe, link.clause.predicate), why) as note:
             frame = join_by_value(context, frame, link)
             note.rows = len(frame)
         return frame
-    linked = value_join_links(work.filters)
-    starts = []
-    for variable in work.scans:
-        predicates = [c.predicate for c in work.filters if predicate_variables(c.predicate) == {variable}]
-        rows, exact = _estimate(context, variable, predicates)
-        asked = variable in work.asked or variable in linked
-        starts.append(Start(variable, rows, exact, asked or work.counting is Counting.ROWS))
-    best, reason = choose_start(starts)
-    del work.scans[best.variable]
-    own = [c for c in work.filters if predicate_variables(c.predicate) == {best.variable}]
-    work.filters = [c for c in work.filters if c not in own]
-    detail = f"${best.variable}: {context.types[best.variable]}"
-    with context.step("scan", detail, reason) as note:
-        codes = start_rows(context, best.variable, [c.predicate for c in own], note)
-        context.check_rows(len(frame) * len(codes), len(frame.columns) + 1, f"combining rows with ${best.variable}")
-        frame = _cross(frame, best.variable, codes)
+    best, reason = choose_start(_starts(context, work))
+    variable = best.variable
+    del work.scans[variable]
+    own = work.conditions(variable)
+    work.clauses = [clause for clause in work.clauses if clause.variables != {variable}]
+    with context.step("scan", lambda: f"${variable}: {context.types[variable]}", reason) as note:
+        codes, how = start_rows(context, variable, own)
+        note.because(lambda: f"{reason()}{how}")
+        context.check_rows(len(frame) * len(codes), len(frame.columns) + 1, f"combining rows with ${variable}")
+        frame = _cross(frame, variable, codes)
         note.rows = len(frame)
     return frame
 
 
-def _estimate(context: Context, variable: str, predicates: list[Predicate]) -> tuple[float, bool]:
-    rows = float(context.nodes(context.types[variable]).live_count)
-    for predicate in predicates:
-        rows *= selectivity(predicate)
-    return rows, not predicates
+def _starts(context: Context, work: _Work) -> list[Start]:
+    linked = frozenset(name for clause in work.clauses if len(clause.variables) > 1 for name in clause.variables)
+    found = []
+    for variable in work.scans:
+        conditions = work.conditions(variable)
+        rows = float(context.nodes(context.types[variable]).live_count)
+        for predicate in conditions:
+            rows *= selectivity(predicate)
+        is_asked = variable in work.asked or variable in linked or work.counting is Counting.ROWS
+        found.append(Start(variable, rows, not conditions, is_asked))
+    return found
 
 
 def _cross(frame: Frame, variable: str, codes: Ints) -> Frame:
-    if len(frame) == 1:
-        index = np.zeros(len(codes), dtype=np.int64)
-        return frame.take(index).bind(variable, codes)
+    if frame is UNIT:
+        return Frame(len(codes), {variable: codes})
     index = np.repeat(np.arange(len(frame), dtype=np.int64), len(codes))
     return frame.take(index).bind(variable, np.tile(codes, len(frame)))

@@ -6,7 +6,7 @@ taken one at a time while the pattern runs, so each sees how many rows there rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from omnigraph.plan.operators import (
@@ -48,17 +48,27 @@ class Start:
     is_asked: bool
 
 
-def choose_start(starts: Collection[Start]) -> tuple[Start, str]:
+Reason = Callable[[], str]
+
+
+def choose_start(starts: Collection[Start]) -> tuple[Start, Reason]:
     """The variable to begin with: the fewest rows, but rather one whose values somebody asks for."""
     best = min(starts, key=lambda start: (start.rows, not start.is_asked, start.variable))
     asked = [start for start in starts if start.is_asked and start.rows <= best.rows * PREFER_ASKED_FACTOR]
     if not best.is_asked and asked and best.rows > 64:
         preferred = min(asked, key=lambda start: (start.rows, start.variable))
-        return preferred, (
-            f"{_about(preferred)} rows; ${best.variable} would give {_about(best)} but nothing asks for its values"
+        return (
+            preferred,
+            lambda: (
+                f"{_about(preferred)} rows; ${best.variable} would give {_about(best)} but nothing asks for its values"
+            ),
         )
-    others = [f"${start.variable} {_about(start)}" for start in starts if start is not best]
-    return best, f"{_about(best)} rows, the fewest" + (f" ({', '.join(sorted(others)[:4])})" if others else "")
+    return best, lambda: _fewest(best, starts)
+
+
+def _fewest(best: Start, starts: Collection[Start]) -> str:
+    others = sorted(f"${start.variable} {_about(start)}" for start in starts if start is not best)
+    return f"{_about(best)} rows, the fewest" + (f" ({', '.join(others[:4])})" if others else "")
 
 
 def _about(start: Start) -> str:
@@ -91,10 +101,8 @@ def growth(
     return Growth(expand, from_source, factor)
 
 
-def choose_growth(candidates: Collection[Growth]) -> tuple[Growth, str]:
+def choose_growth(candidates: Collection[Growth]) -> tuple[Growth, Reason]:
     """The expand that grows the rows least."""
     best = min(candidates, key=lambda c: (c.factor, c.expand.edge_type, c.expand.source, c.expand.target))
-    reason = f"about {best.factor:,.2f} rows per row"
-    if len(candidates) > 1:
-        reason += f", the least of {len(candidates)}"
-    return best, reason
+    more = f", the least of {len(candidates)}" if len(candidates) > 1 else ""
+    return best, lambda: f"about {best.factor:,.2f} rows per row{more}"

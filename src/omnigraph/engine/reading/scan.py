@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import INTEGERS, Scalar
-from omnigraph.engine.reading.context import Context, Step
+from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges
-from omnigraph.engine.reading.predicates import FragmentRows, FrameRows, predicate_mask, predicate_variables
+from omnigraph.engine.reading.predicates import FragmentRows, FrameRows, predicate_mask
+from omnigraph.engine.reading.prepare import Clause
 from omnigraph.engine.reading.search import text_positions
 from omnigraph.engine.reading.tables import NodeView, TableView
 from omnigraph.engine.reading.values import as_numpy
@@ -27,7 +28,6 @@ from omnigraph.errors import InternalError
 from omnigraph.plan.operators import (
     Comparison,
     ComparisonOperator,
-    Filter,
     Literal,
     Now,
     ParameterRef,
@@ -41,26 +41,22 @@ INDEXED_ROWS_MIN = 512
 _INDEXABLE = INTEGERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME}
 
 
-def start_rows(context: Context, variable: str, predicates: Sequence[Predicate], note: Step) -> Ints:
-    """The codes of the nodes that pass all predicates of one variable."""
+def start_rows(context: Context, variable: str, predicates: Sequence[Predicate]) -> tuple[Ints, str]:
+    """The codes of the nodes that pass all predicates of one variable, and how they were found."""
     view = context.nodes(context.types[variable])
     if not predicates:
-        return view.live_codes
+        return view.live_codes, ""
     seed, positions = _seed(context, view, predicates)
     rest = [predicate for predicate in predicates if predicate is not seed]
     if seed is None:
-        note.reason += "; by testing whole columns"
-        return view.codes[scan_mask(context, view, predicates)].astype(np.int64)
-    if isinstance(seed, TextMatch):
-        note.reason += "; from the text index"
-    else:
-        note.reason += "; from sorted values"
+        return view.codes[scan_mask(context, view, predicates)].astype(np.int64), "; by testing whole columns"
     if not view.all_live:
         positions = positions[view.live[positions]]
     frame = Frame(len(positions), {variable: view.codes[positions].astype(np.int64)})
     for predicate in rest:
         frame = frame.where(predicate_mask(context, predicate, FrameRows(context, frame)))
-    return frame.columns[variable]
+    how = "; from the text index" if isinstance(seed, TextMatch) else "; from sorted values"
+    return frame.columns[variable], how
 
 
 def scan_mask(context: Context, view: TableView, predicates: Sequence[Predicate]) -> Bools:
@@ -118,6 +114,10 @@ class SortedValues:
         if isinstance(self.values, pa.Array):
             wanted = pa.scalar(value, self.values.type)
             low = pc.search_sorted(self.values, wanted, side="left").as_py()
+            if low == len(self.values) or self.values[low] != wanted:
+                return self.rows[:0]
+            if low + 1 == len(self.values) or self.values[low + 1] != wanted:
+                return self.rows[low : low + 1]
             high = pc.search_sorted(self.values, wanted, side="right").as_py()
         else:
             low = int(np.searchsorted(self.values, value, side="left"))
@@ -199,7 +199,7 @@ def _equality(predicate: Predicate) -> tuple[PropertyRef, ParameterRef | Literal
 class ValueJoin:
     """An equality between a property that is bound and one of a variable that is not yet."""
 
-    clause: Filter
+    clause: Clause
     bound: PropertyRef
     other: PropertyRef
 
@@ -209,11 +209,9 @@ class ValueJoin:
         return self.other.variable
 
 
-def find_join(
-    context: Context, frame: Frame, filters: Collection[Filter], scans: Mapping[str, str]
-) -> ValueJoin | None:
+def find_join(frame: Frame, clauses: Collection[Clause], scans: Mapping[str, str]) -> ValueJoin | None:
     """An equality that binds a further variable, if the pattern has one."""
-    for clause in filters:
+    for clause in clauses:
         predicate = clause.predicate
         if not isinstance(predicate, Comparison) or predicate.operator is not ComparisonOperator.EQ:
             continue
@@ -225,16 +223,6 @@ def find_join(
             if one.variable in frame.columns and other.variable in scans:
                 return ValueJoin(clause, one, other)
     return None
-
-
-def value_join_links(filters: Collection[Filter]) -> frozenset[str]:
-    """Variables that conditions tie to other variables, so that their values matter."""
-    found: set[str] = set()
-    for clause in filters:
-        variables = predicate_variables(clause.predicate)
-        if len(variables) > 1:
-            found |= variables
-    return frozenset(found)
 
 
 def join_by_value(context: Context, frame: Frame, link: ValueJoin) -> Frame:

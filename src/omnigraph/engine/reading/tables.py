@@ -98,11 +98,15 @@ class TableView:
         """The values of a column at the given positions, in their order."""
         if not len(positions) or not self.fragments:
             return pa.array([], self.handle.schema.field(column).type)
+        if len(positions) == 1:
+            # One row is the commonest case of all, and a slice costs nothing.
+            place = int(np.searchsorted(self.starts, positions[0], side="right")) - 1
+            return self.chunk(self.fragments[place], column).slice(int(positions[0] - self.starts[place]), 1)
         if len(self.fragments) == 1:
             return self.chunk(self.fragments[0], column).take(pa.array(positions))
         owner = np.searchsorted(self.starts, positions, side="right") - 1
         first = int(owner[0])
-        if len(positions) == 1 or np.all(owner == first):
+        if np.all(owner == first):
             return self.chunk(self.fragments[first], column).take(pa.array(positions - self.starts[first]))
         order = np.argsort(owner, kind="stable")
         sorted_owner = owner[order]
