@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.crash.writes import LOADS, MUTATIONS, SCHEMA, SEED, Load
 
-from omnigraph.graph import create
+from omnigraph.graph import connect, create
 from omnigraph.testing.crash import copy_graph, crash_at_failpoint
 
 
@@ -48,6 +48,16 @@ def seeded(memory: Path) -> Path:
     create(root, SCHEMA)
     Load(SEED, "append").run(str(root))
     MUTATIONS["insert a keyless node"].run(str(root))
+    return root
+
+
+@pytest.fixture(scope="session")
+def branched(seeded: Path, memory: Path) -> Path:
+    """The same graph with a branch on which nothing was written yet."""
+    root = memory / "branched"
+    context = connect(copy_graph(seeded, root)).context
+    version = context.manifest.snapshot().version
+    context.store.residual.create_branch("__manifest", "review", source=None, version=version)
     return root
 
 

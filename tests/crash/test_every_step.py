@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.crash.writes import LOADS, MUTATIONS, Open, Optimize, Repair
+from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, Open, Optimize, Repair
 
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import connect
@@ -41,6 +41,14 @@ def crash_everywhere(
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_survives(name: str, fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
     crash_everywhere(WRITES[name], seeded, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", ON_A_BRANCH)
+def test_a_write_on_a_branch_survives(
+    name: str, fault: Fault, branched: Path, scratch: Path, record_property: Record
+) -> None:
+    crash_everywhere(ON_A_BRANCH[name], branched, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

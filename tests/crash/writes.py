@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.operations.load import load
 from omnigraph.graph import Graph, connect
+from omnigraph.ids import MAIN
 
 SCHEMA = """
 node Company { name: String @key }
@@ -51,12 +52,13 @@ class Mutation:
 
     text: str
     actor: str | None = "act-alice"
+    branch: str = MAIN
 
     def run(self, root: str) -> None:
         self.again(connect(root))
 
     def again(self, graph: Graph) -> None:
-        graph.mutate(f"query q() {{ {self.text} }}", actor=self.actor)
+        graph.mutate(f"query q() {{ {self.text} }}", actor=self.actor, branch=self.branch)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,14 @@ MUTATIONS = {
         'insert Company { name: "initech" } insert Person { name: "eve" }'
         ' insert WorksAt { from: "eve", to: "initech", since: 2026 }'
     ),
+}
+ON_A_BRANCH = {
+    "first write on a branch": Mutation(
+        'insert Company { name: "initech" } insert Person { name: "eve" }'
+        ' insert WorksAt { from: "eve", to: "initech", since: 2026 }',
+        branch="review",
+    ),
+    "first delete on a branch": Mutation('delete Person where name = "ann"', branch="review"),
 }
 LOADS = {
     "load append": Load(PEOPLE, "append"),
