@@ -33,7 +33,15 @@ edge LivesIn: Person -> City @card(0..1) { }
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+    # Tiny inputs: planning and compiling would cost more than running, and both ways give the same rows.
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     session = obtain_session(master="local[2]", conf=settings)
     yield session
     session.stop()

@@ -34,7 +34,7 @@ class Analytics:
         names = list(edges) or sorted(catalog.edges)
         if not names:
             raise InputError("the schema has no edge type to analyse")
-        self._frames = frames
+        self.frames = frames
         self._types: list[EdgeType] = [frames.edge_type(name) for name in names]
         self._vertices = self._number()
         self._pairs = self._pair()
@@ -46,7 +46,7 @@ class Analytics:
         from pyspark.sql import functions as F
 
         kinds = sorted({name for edge in self._types for name in (edge.source, edge.target)})
-        parts = [self._frames.nodes(kind, columns=["id"]).select(F.lit(kind).alias("type"), "id") for kind in kinds]
+        parts = [self.frames.nodes(kind, columns=["id"]).select(F.lit(kind).alias("type"), "id") for kind in kinds]
         every = reduce(lambda left, right: left.unionAll(right), parts)
         return every.withColumn("v", F.monotonically_increasing_id()).localCheckpoint()
 
@@ -56,7 +56,7 @@ class Analytics:
 
         parts = []
         for edge in self._types:
-            rows = self._frames.edges(edge.name, columns=["src", "dst"])
+            rows = self.frames.edges(edge.name, columns=["src", "dst"])
             for end, kind, name in (("src", edge.source, "s"), ("dst", edge.target, "t")):
                 known = self._vertices.where(F.col("type") == kind).select(
                     F.col("id").alias(end), F.col("v").alias(name)
@@ -256,18 +256,18 @@ class Analytics:
         """Store a result column in a property of a node type: one commit, every other property as it was."""
         from pyspark.sql import functions as F
 
-        node = self._frames.node_type(type_name)
+        node = self.frames.node_type(type_name)
         if prop not in node.properties:
             raise InputError(f"'{prop}' is not a property of {type_name}")
         if column not in found.columns:
             raise InputError(f"the result has no column '{column}'")
         values = found.where(F.col("type") == type_name).select("id", F.col(column).alias(prop))
-        rows = self._frames.nodes(type_name).drop(prop).join(values, "id")
+        rows = self.frames.nodes(type_name).drop(prop).join(values, "id")
         return run_job(
-            self._frames.context,
+            self.frames.context,
             {f"node:{type_name}": rows},
             mode="merge",
             branch=branch,
             actor=actor,
-            spark=self._frames.session,
+            spark=self.frames.session,
         )
