@@ -22,7 +22,7 @@ from omnigraph.engine.staging.assign import assigned
 from omnigraph.engine.staging.cancellation import Cancellation
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.entities import Entity, assemble
-from omnigraph.engine.staging.rows import Under
+from omnigraph.engine.staging.rows import Under, WriteKind
 from omnigraph.engine.staging.selection import Found, find_committed, find_pending, read_rows
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest
 from omnigraph.engine.staging.writer import write
@@ -198,6 +198,7 @@ class _Mutation:
         if not len(found.ids):
             return
         self.transaction.remove(node, found.ids, found.addresses)
+        self.transaction.table(node, WriteKind.DELETE).edges_follow = True
         self.affected_nodes += len(found.ids)
         for edge in self.transaction.catalog.edges_touching(node.name):
             for end, type_name in (("src", edge.source), ("dst", edge.target)):

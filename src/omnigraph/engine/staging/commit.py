@@ -18,6 +18,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, drift, heal, new_intent, roll_back, was_published
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.recovery.drift import Drift, DriftKind
+from omnigraph.engine.staging.columns import ColumnCache
 from omnigraph.engine.staging.transaction import TableWrite, Transaction
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import (
@@ -210,6 +211,17 @@ def _undo(recovery: RecoveryContext, intent: Intent, failure: BaseException) -> 
     ) from failure
 
 
+def _remember_ids(write: TableWrite, handle: TableHandle) -> None:
+    """Keep the ids just written, which the next write would otherwise read back from disk."""
+    if write.rows is None or write.staged is None or "src" in handle.schema.names:
+        return
+    written = [fragment for fragment in handle.fragments() if f"data/{fragment.files[0]}" in write.staged.files]
+    rows = write.rows.rows
+    if len(written) == 1 and written[0].physical_rows == rows.num_rows:
+        ids = rows.column("id").combine_chunks()
+        ColumnCache.shared().keep(written[0], handle.field_ids["id"], ids)
+
+
 # --- visibility ------------------------------------------------------------------------------------------------------
 
 
@@ -238,9 +250,10 @@ def _publish(
                 operation_id=intent.operation_id,
             ) from failure
         raise
-    for handle in handles.values():
-        recovery.store.remember(handle)
     recovery.intents.disarm(intent.operation_id)
+    for key, handle in handles.items():
+        recovery.store.remember(handle)
+        _remember_ids(transaction.writes[key], handle)
     return Committed(snapshot, commit_id)
 
 

@@ -93,6 +93,8 @@ class PendingTable:
     must_be_new: bool = False
     values_checked: bool = False
     replaces_table: bool = False
+    edges_follow: bool = False
+    """True when the edges of removed nodes are removed by the same write, so that none needs looking for again."""
     removed_ids: list[pa.Array] = field(default_factory=list)
     removed_sources: list[pa.Array] = field(default_factory=list)
     removed_addresses: list[Addresses] = field(default_factory=list)
@@ -163,6 +165,7 @@ class PendingTable:
             rows,
             replaces_table=self.replaces_table,
             values_checked=self.values_checked,
+            edges_follow=self.edges_follow,
             taken=supersedes if self.must_be_new else None,
             removed=self.gone,
             removed_sources=self._lost_sources(view, rows, supersedes),

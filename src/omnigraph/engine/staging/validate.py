@@ -47,13 +47,15 @@ class TableChange:
 
     `rows` are final images, one per id. `replaces_table` means that nothing committed survives. `taken` marks the rows
     whose id a committed entity has although it must be new; None where that is allowed. `removed` are committed ids
-    that go away without a new image, and `removed_sources` the sources of removed or replaced edges.
+    that go away without a new image, and `removed_sources` the sources of removed or replaced edges; `edges_follow`
+    says that the edges of removed nodes are among the removed.
     """
 
     entity: Entity
     rows: pa.Table
     replaces_table: bool = False
     values_checked: bool = False
+    edges_follow: bool = False
     taken: npt.NDArray[np.bool_] | None = None
     removed: pa.Array = field(default_factory=lambda: NO_IDS)
     removed_sources: pa.Array = field(default_factory=lambda: NO_IDS)
@@ -221,7 +223,7 @@ class _Checker:
     def _dangling(self, change: TableChange) -> list[_Found]:
         """Edges that stay although the write removes the node they name; a cascade leaves none."""
         gone = change.removed
-        if not len(gone) or not isinstance(change.entity, NodeType):
+        if not len(gone) or change.edges_follow or not isinstance(change.entity, NodeType):
             return []
         found: list[_Found] = []
         for edge in self.catalog.edges_touching(change.entity.name):
