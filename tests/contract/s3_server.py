@@ -1,5 +1,6 @@
 """A real S3 server on loopback, run from an environment of its own because its packages pin others than ours."""
 
+import fcntl
 import socket
 import subprocess
 import sys
@@ -17,12 +18,15 @@ START_SECONDS_MAX = 60.0
 
 
 def _program() -> Path:
-    """The server program, installed on first use."""
+    """The server program, installed on first use by whichever test process comes first."""
     program = HOME / "bin" / "moto_server"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True, timeout=120)
-        pip = [str(HOME / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-        subprocess.run([*pip, *PACKAGES], check=True, timeout=600)
+    HOME.parent.mkdir(exist_ok=True)
+    with open(HOME.parent / "s3-server.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True, timeout=120)
+            pip = [str(HOME / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+            subprocess.run([*pip, *PACKAGES], check=True, timeout=600)
     return program
 
 

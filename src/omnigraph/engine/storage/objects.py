@@ -60,7 +60,7 @@ def _object_store(root: str, options: Mapping[str, str]) -> Any:
         if value.lower() in ("true", "false"):
             client[name] = value.lower() == "true"
     try:
-        return from_url(root, config=left, client_options=client, retry_config=retry or None)
+        return from_url(root, config=left or None, client_options=client or None, retry_config=retry or None)
     except (BaseError, OSError, ValueError) as exc:
         raise _failed(exc, f"reaching {root}") from exc
 
