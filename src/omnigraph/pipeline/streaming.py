@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.engine.recovery import heal
 from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.writer import recovery_of
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, check_actor, parse_branch
 from omnigraph.pipeline.job import MODES, run_job
@@ -78,7 +77,7 @@ class BatchSink:
         """Load one micro-batch, unless it is loaded already."""
         if self._done is None:
             # A crash may have left this very batch half done; only after recovery does the history tell.
-            heal(recovery_of(self._context))
+            heal(self._context.recovery)
             self._done = last_batch(self._context, self._branch, self._name)
         if number <= self._done:
             return

@@ -18,6 +18,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, drift, heal, new_intent, roll_back, was_published
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.recovery.drift import Drift, DriftKind
+from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.staging.columns import ColumnCache
 from omnigraph.engine.staging.transaction import TableWrite, Transaction
 from omnigraph.engine.storage.handle import TableHandle
@@ -68,6 +69,7 @@ def commit(recovery: RecoveryContext, transaction: Transaction, deadline: float)
     """
     _check_current(recovery, transaction)
     _check_drift(recovery, transaction, deadline)
+    _check_forks(recovery, transaction, deadline)
     transaction.request.cancellation.check()
     intent = recovery.intents.arm(_intent(transaction))
     handles = _apply(recovery, transaction, intent)
@@ -132,6 +134,30 @@ def _check_drift(recovery: RecoveryContext, transaction: Transaction, deadline: 
         else:
             raise found.error()
         raise StaleAttempt(found.error(), counts=found.kind is not DriftKind.IN_FLIGHT)
+
+
+def _check_forks(recovery: RecoveryContext, transaction: Transaction, deadline: float) -> None:
+    """Wait for a living writer that is giving the branch its own line of the same table."""
+    branch = stored_branch(transaction.request.branch)
+    forks = {key for key, write in transaction.writes.items() if write.forks}
+    limit = min(deadline, time.monotonic() + IN_FLIGHT_WAIT_SECONDS)
+    waited = False
+    while forks:
+        others = [
+            effect.table_key
+            for intent in recovery.intents.pending()
+            if recovery.intents.liveness(intent) is Liveness.LIVE
+            for effect in intent.effects
+            if effect.table_key in forks and effect.table_branch == branch
+        ]
+        if not others:
+            break
+        if time.monotonic() > limit:
+            raise ConflictError(f"another writer is committing to '{others[0]}' on '{branch}' — retry")
+        waited = True
+        time.sleep(IN_FLIGHT_POLL_SECONDS)
+    if waited:
+        raise StaleAttempt(ConflictError(f"another writer has just written to '{branch}' — retry"), counts=False)
 
 
 def _await_writer(recovery: RecoveryContext, branch: str, found: Drift, deadline: float) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from omnigraph import failpoints
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.recovery import IntentStore, RecoveryContext, heal
+from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.staging.commit import Committed, StaleAttempt, commit
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
@@ -36,11 +36,6 @@ class Written(Generic[T]):
 
     value: T
     committed: Committed | None
-
-
-def recovery_of(context: GraphContext) -> RecoveryContext:
-    """The context as recovery needs it."""
-    return RecoveryContext(context.store, context.manifest, IntentStore(context.store.objects))
 
 
 def write(
@@ -64,7 +59,7 @@ def write(
     """
     if context.read_only:
         raise ExecutionError("this graph was opened read-only and cannot be written")
-    recovery = recovery_of(context)
+    recovery = context.recovery
     heal(recovery)
     attempts = _Attempts(context, recovery, request, base)
     try:
