@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.operations.load import load
-from omnigraph.graph import Graph, connect
+from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import MAIN
 
 SCHEMA = """
@@ -106,6 +106,17 @@ class Open:
 
     def again(self, graph: Graph) -> None:
         connect(graph.uri)
+
+
+@dataclass(frozen=True)
+class Create:
+    """The creation of a graph."""
+
+    def run(self, root: str) -> None:
+        create(root, SCHEMA)
+
+    def again(self, graph: Graph) -> None:
+        create(graph.uri, SCHEMA)
 
 
 MUTATIONS = {

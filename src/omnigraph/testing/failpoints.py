@@ -85,6 +85,11 @@ class FailpointPlan:
         """Block until some thread stands at the failpoint."""
         return self._points[name].reached.wait(timeout_seconds)
 
+    def set_aside(self, name: str) -> None:
+        """Let threads that come later pass, while the paused one goes on waiting."""
+        with self._lock:
+            self._points[name].stages = []
+
     def release(self, name: str) -> None:
         """Let a paused thread go on, and every later one pass."""
         self._points[name].released.set()
