@@ -185,16 +185,17 @@ def _ordered(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
         keys.extend(ties)
         keys.extend(id_key(context, name, frame.columns[name]) for name in tie_break_variables(frame))
     rows = _in_order(context, len(frame), keys)
-    if len(rows) != len(frame) or keys:
+    if rows is not None:
         frame = frame.take(rows)
         scores = {expression: values[rows] for expression, values in scores.items()}
     return ReadResult(prepared.schema, len(frame), context.steps, context, plan.projections, frame, scores)
 
 
-def _in_order(context: Context, length: int, keys: list[Key]) -> Ints:
+def _in_order(context: Context, length: int, keys: list[Key]) -> Ints | None:
+    """The rows in order, cut at the limit; None when they may stay as they are."""
     plan = context.plan
-    if not keys and plan.limit is None:
-        return np.arange(length, dtype=np.int64)
+    if (not keys or length < 2) and (plan.limit is None or plan.limit >= length):
+        return None
     detail = ", ".join(f"{show(key.expression)}{' desc' if key.descending else ''}" for key in plan.order)
     with context.step(
         "order" if keys else "limit", detail, "" if plan.limit is None else f"limit {plan.limit}"
@@ -244,11 +245,12 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
 
     sort_keys = [sort(key.expression, key.descending) for key in plan.order]
     if plan.order:
-        sort_keys.extend(sort(key, False) for key in keys)
+        ordered = {key.expression for key in plan.order}
+        sort_keys.extend(sort(key, False) for key in keys if key not in ordered)
     rows = _in_order(context, len(groups), sort_keys)
     arrays = [
         _fit(column(projection.expression, rows), kind.type)
         for projection, kind in zip(plan.projections, prepared.schema, strict=True)
     ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=prepared.schema)
-    return ReadResult(prepared.schema, len(rows), context.steps, context, plan.projections, _batches=(batch,))
+    return ReadResult(prepared.schema, batch.num_rows, context.steps, context, plan.projections, _batches=(batch,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import numpy as np
 
 from omnigraph.engine.reading.adjacency import Adjacency, Direction
@@ -25,8 +27,11 @@ def degree_factor(context: Context, expand: Expand, frame: Frame, from_source: b
     return adjacency.edge_degrees(near) if expand.edge_variable is not None else adjacency.pair_degrees(near)
 
 
-def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, *, edge_wanted: bool) -> Frame:
-    """Bind the far end, and the edge when wanted; a far end that is bound already must agree."""
+def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, wanted: Set[str]) -> Frame:
+    """Bind the far end, and the edge when wanted; a far end that is bound already must agree.
+
+    Variables that are not wanted afterwards are not carried along.
+    """
     near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
     adjacency = context.adjacency(expand, direction_of(expand, from_source))
     starts = frame.columns[near]
@@ -46,8 +51,10 @@ def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bo
         agree = frame.columns[far][owner] == met
         met, owner = met[agree], owner[agree]
         edge_positions = None if edge_positions is None else edge_positions[agree]
-    grown = frame.take(owner).bind(far, met)
-    if edge_wanted and edge_positions is not None and expand.edge_variable is not None:
+    grown = frame.keep(wanted).take(owner)
+    if far in wanted:
+        grown = grown.bind(far, met)
+    if edge_positions is not None and expand.edge_variable is not None and expand.edge_variable in wanted:
         grown = grown.bind(expand.edge_variable, edge_positions)
     return grown
 

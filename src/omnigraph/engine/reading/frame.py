@@ -6,6 +6,7 @@ nobody needs were counted instead of listed.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,7 @@ class Frame:
         frame = Frame(self.length, self.columns, weights)
         return frame if bool(weights.all()) else frame.take(np.flatnonzero(weights))
 
-    def keep(self, variables: frozenset[str] | set[str]) -> Frame:
+    def keep(self, variables: Set[str]) -> Frame:
         """Only the given variables; the number of rows stays."""
         return Frame(self.length, {v: c for v, c in self.columns.items() if v in variables}, self.weights)
 

@@ -19,7 +19,7 @@ from omnigraph.engine.reading.describe import describe, describe_expand
 from omnigraph.engine.reading.expand import degree_factor, expand_frame, joined
 from omnigraph.engine.reading.frame import UNIT, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, combine, distinct
-from omnigraph.engine.reading.planner import Growth, Start, choose_growth, choose_start, growth, selectivity
+from omnigraph.engine.reading.planner import Growth, Reason, Start, choose_growth, choose_start, growth, selectivity
 from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
 from omnigraph.engine.reading.prepare import Clause, PreparedPattern
 from omnigraph.engine.reading.scan import find_join, join_by_value, mask_by_code, start_rows
@@ -28,6 +28,7 @@ from omnigraph.plan.operators import Expand, Predicate
 ROW = "#row"
 """The variable that names the outer row inside an anti-join; no written variable contains `#`."""
 _ROW_ONLY = frozenset((ROW,))
+_ONLY_START: Reason = "the only variable left to begin with".__str__
 MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
 
@@ -228,11 +229,11 @@ def _grow(context: Context, frame: Frame, work: _Work) -> Frame:
     expand = best.expand
     work.expands.remove(expand)
     far = expand.target if best.from_source else expand.source
+    work.scans.pop(far, None)
     wanted = work.wanted()
     edge_wanted = expand.edge_variable is not None and expand.edge_variable in wanted
     unseen = far not in wanted and far not in frame.columns and not edge_wanted
     if unseen and expand.max_hops == 1 and work.counting is not Counting.ROWS and context.options.use_factoring:
-        work.scans.pop(far, None)
         why = partial("nothing asks for ${}, so it is not listed".format, far)
         with context.step("count", partial(describe_expand, expand, best.from_source), why) as note:
             frame = frame.weighted(degree_factor(context, expand, frame, best.from_source))
@@ -241,12 +242,16 @@ def _grow(context: Context, frame: Frame, work: _Work) -> Frame:
             note.rows = len(frame)
         return frame
     with context.step("expand", partial(describe_expand, expand, best.from_source), reason) as note:
-        frame = expand_frame(context, expand, frame, best.from_source, edge_wanted=edge_wanted)
+        frame = expand_frame(context, expand, frame, best.from_source, wanted)
         note.rows = len(frame)
     return frame
 
 
 def _growths(context: Context, frame: Frame, work: _Work) -> list[Growth]:
+    if len(work.expands) == 1:
+        (expand,) = work.expands
+        if (expand.source in frame.columns) != (expand.target in frame.columns):
+            return [Growth(expand, expand.source in frame.columns, None)]
     found = []
     for expand in work.expands:
         for from_source, near, far in ((True, expand.source, expand.target), (False, expand.target, expand.source)):
@@ -268,8 +273,12 @@ def _begin(context: Context, frame: Frame, work: _Work) -> Frame:
             frame = join_by_value(context, frame, link)
             note.rows = len(frame)
         return frame
-    best, reason = choose_start(_starts(context, work))
-    variable = best.variable
+    if len(work.scans) == 1:
+        (variable,) = work.scans
+        reason: Reason = _ONLY_START
+    else:
+        best, reason = choose_start(_starts(context, work))
+        variable = best.variable
     del work.scans[variable]
     own = work.conditions(variable)
     work.clauses = [clause for clause in work.clauses if clause.variables != {variable}]

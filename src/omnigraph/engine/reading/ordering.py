@@ -88,32 +88,42 @@ def tie_break_variables(frame: Frame) -> list[str]:
 
 
 def order_rows(length: int, keys: Sequence[Key], limit: int | None) -> Ints:
-    """The rows in order, at most `limit` of them."""
+    """The rows in order, at most `limit` of them; later keys are made only for rows the earlier ones leave equal."""
     if limit == 0 or length == 0:
         return np.empty(0, dtype=np.int64)
     if not keys:
         return np.arange(length if limit is None else min(limit, length), dtype=np.int64)
-    rows: Ints | None = None
-    done = 0
-    if limit is not None and limit * 2 < length:
-        rows, done = _discard(keys, limit)
-    made = [key(rows) for key in keys[done:]]
-    order = np.lexsort(made[::-1]) if len(made) > 1 else np.argsort(made[0], kind="stable")
-    if limit is not None:
-        order = order[:limit]
+    return _ordered(None, length, keys, limit)
+
+
+def _ordered(rows: Ints | None, length: int, keys: Sequence[Key], limit: int | None) -> Ints:
+    if not keys:
+        everything = np.arange(length, dtype=np.int64) if rows is None else rows
+        return everything[:limit]
+    values = keys[0](rows)
+    if limit is None or length <= 2 * limit:
+        return _sorted(rows, values, keys[1:])[:limit]
+    last = np.partition(values, limit - 1)[limit - 1]
+    sure, tied = np.flatnonzero(values < last), np.flatnonzero(values == last)
+    head = _sorted(sure if rows is None else rows[sure], values[sure], keys[1:])
+    tail = _ordered(tied if rows is None else rows[tied], len(tied), keys[1:], limit - len(sure))
+    return np.concatenate((head, tail))
+
+
+def _sorted(rows: Ints | None, values: npt.NDArray[Any], rest: Sequence[Key]) -> Ints:
+    made = [values]
+    order = np.argsort(values, kind="stable")
+    for key in rest:
+        if not _has_ties(made, order):
+            break
+        made.append(key(rows))
+        order = np.lexsort(made[::-1])
     return order if rows is None else rows[order]
 
 
-def _discard(keys: Sequence[Key], limit: int) -> tuple[Ints | None, int]:
-    """Rows that can still be among the first, judged by the leading keys one after the other."""
-    rows: Ints | None = None
-    for key in keys:
-        values = key(rows)
-        if len(values) <= 2 * limit:
-            break
-        last = np.partition(values, limit - 1)[limit - 1]
-        kept = np.flatnonzero(values <= last)
-        rows = kept if rows is None else rows[kept]
-        if len(rows) <= 2 * limit or bool((values == last).sum() < len(values)):
-            break
-    return rows, 0
+def _has_ties(made: list[npt.NDArray[Any]], order: npt.NDArray[Any]) -> bool:
+    same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
+    for values in made:
+        ordered = values[order]
+        same &= ordered[1:] == ordered[:-1]
+    return bool(same.any())

@@ -81,7 +81,8 @@ class Growth:
 
     expand: Expand
     from_source: bool
-    factor: float
+    factor: float | None
+    """None when there is no choice and nobody needed to know."""
 
 
 def growth(
@@ -103,6 +104,8 @@ def growth(
 
 def choose_growth(candidates: Collection[Growth]) -> tuple[Growth, Reason]:
     """The expand that grows the rows least."""
-    best = min(candidates, key=lambda c: (c.factor, c.expand.edge_type, c.expand.source, c.expand.target))
-    more = f", the least of {len(candidates)}" if len(candidates) > 1 else ""
-    return best, lambda: f"about {best.factor:,.2f} rows per row{more}"
+    if len(candidates) == 1:
+        (only,) = candidates
+        return only, lambda: "the only one left"
+    best = min(candidates, key=lambda c: (c.factor or 0.0, c.expand.edge_type, c.expand.source, c.expand.target))
+    return best, lambda: f"about {best.factor:,.2f} rows per row, the least of {len(candidates)}"
