@@ -40,6 +40,7 @@ class InlineCommitResidual:
         handle = self._store.open(path, branch=source, version=version)
         with translated(f"creating branch {branch} of {path}"), step("create_branch", path):
             handle.dataset.create_branch(branch, (source, version))
+            self._store.sync_head(path, branch)
 
     def delete_branch(self, path: str, branch: str) -> None:
         """Delete a ref of a table; it is fine if there is none."""
@@ -74,3 +75,4 @@ class InlineCommitResidual:
         dataset = self._store.open(path).dataset
         with translated(f"changing the type of {column} in {path}"), step("alter_column_type", path):
             dataset.alter_columns({"path": column, "data_type": data_type})
+            self._store.sync_head(path)

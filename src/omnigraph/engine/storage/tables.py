@@ -211,6 +211,7 @@ class TableStore:
             return
         with translated(f"configuring {path}"), step("configure", path):
             dataset.update_config(dict(config))
+        self.sync_head(path)
 
     def commit(self, base: TableHandle, staged: StagedWrite, properties: Mapping[str, str]) -> TableHandle:
         """Make a staged write the next version of its table.
@@ -338,6 +339,18 @@ class TableStore:
                 parts = f"{folder}/_indices/{index.uuid}"
                 files.extend(entry.path for entry in os.scandir(parts))
         sync_files(files)
+
+    def sync_head(self, path: str, branch: str | None = None) -> None:
+        """Sync the newest version of a branch that something other than `commit` made, and the refs of its table."""
+        if not self._local or self.durability is not Durability.FULL:
+            return
+        handle = self.open(path, branch=branch)
+        folder = _folder(handle)
+        data = [f"data/{file}" for fragment in handle.fragments() for file in fragment.files]
+        self._sync(handle, [file for file in data if os.path.exists(f"{folder}/{file}")])
+        refs = f"{self.location(path)}/_refs/branches"
+        if os.path.isdir(refs):
+            sync_files(entry.path for entry in os.scandir(refs))
 
     def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
         """Sync a new version: the file that makes it one, and what else is named."""
