@@ -230,6 +230,16 @@ def test_cleanup_removes_refs_that_no_branch_publishes(context: GraphContext) ->
     assert verify(context).clean
 
 
+def test_a_ref_that_cannot_be_removed_is_removed_by_the_next_run(context: GraphContext) -> None:
+    _orphan_fork(context)
+    with configured("cleanup.reconcile_fork=1*return"):
+        report = cleanup(context, older_than=timedelta(days=1))
+    assert not report.failed
+    assert next(row for row in report.tables if row.table_key == PERSON).forks_removed == ()
+    cleanup(context, older_than=timedelta(days=1))
+    assert verify(context).clean
+
+
 def test_cleanup_refuses_without_a_bound_and_on_drift(context: GraphContext) -> None:
     with pytest.raises(InputError):
         cleanup(context)

@@ -137,6 +137,14 @@ def test_aborting_and_confirming_rewrite_the_file(intents: IntentStore) -> None:
     intents.disarm(intent.operation_id)
 
 
+def test_a_confirmation_that_cannot_be_written_leaves_the_intent_unconfirmed(intents: IntentStore) -> None:
+    intent = intents.arm(an_intent())
+    with configured("recovery.sidecar_confirm=return"), pytest.raises(InjectedFailure):
+        intents.confirm(intent, {COMPANY: 9, PERSON: 5})
+    assert intents.read(intent.operation_id) == intent
+    intents.disarm(intent.operation_id)
+
+
 def test_a_long_operation_keeps_its_lease(objects: ObjectStore) -> None:
     intents = IntentStore(objects, lease_seconds=0.6)
     intent = intents.arm(an_intent())
