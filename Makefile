@@ -3,7 +3,8 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$name; break; }; done)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 USE    := $(VENV)/.installed-use
 DEV    := $(VENV)/.installed-dev
@@ -38,14 +39,13 @@ bench: $(DEV) ## Measure; results go to benchmarks/results
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove what the other targets made, the environment included
-	rm -rf $(VENV) quickstart.omni quickstart-data build dist benchmarks/results
+	rm -rf $(VENV) .cache quickstart.omni quickstart-data build dist benchmarks/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "error: no Python found; install Python 3.11 or newer"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: $(PYTHON) is older than Python 3.11; install one, or say make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || \
+	  { echo "error: no Python 3.11 or newer found; install one, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 
