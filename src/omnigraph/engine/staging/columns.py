@@ -136,15 +136,22 @@ def hash_values(values: pa.Array) -> Hashes:
             for start in range(0, max(len(values), 1), _HASH_ROWS)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-    filled = pc.fill_null(values, pa.scalar(0, pa.int64()).cast(values.type)) if values.null_count else values
-    if pa.types.is_boolean(values.type):
-        filled = filled.cast(pa.uint8())
-    plain = filled.to_numpy(zero_copy_only=False)
+    return _mixed(_as_integers(values).view(np.uint64))
+
+
+def _as_integers(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Values of fixed width as integers, equal where the values are; nulls as 0."""
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    elif pa.types.is_date64(values.type):
+        values = values.view(pa.int64())
+    elif pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    plain = pc.fill_null(values, pa.scalar(0, values.type)).to_numpy(zero_copy_only=False)
     if plain.dtype.kind == "f":
-        plain = (plain + 0.0).astype(np.float64).view(np.uint64)
-    elif plain.dtype.kind == "M":
-        plain = plain.view(np.int64) if plain.dtype.itemsize == 8 else plain.astype(np.int64)
-    return _mixed(plain.astype(np.int64, copy=False).view(np.uint64))
+        # Adding zero makes the two zeros one.
+        plain = (plain.astype(np.float64) + 0.0).view(np.int64)
+    return np.asarray(plain).astype(np.int64, copy=False)
 
 
 def _hash_texts(texts: pa.Array) -> Hashes:
