@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from omnigraph.language import query_ast as q
 from omnigraph.language import schema_ast as s
+
+T = TypeVar("T")
+
+
+def opaque(make: Callable[[], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
+    """A strategy that may refer to later ones and whose description stays short, however large it is."""
+    made = cache(make)
+
+    @st.composite
+    def program(draw: st.DrawFn) -> T:
+        return draw(made())
+
+    return program()
+
 
 KEYWORDS = [
     "query",
@@ -82,7 +98,7 @@ scalars = st.sampled_from(["String", "Bool", "I32", "I64", "U32", "U64", "F32", 
 
 # --- schemas
 
-types = st.deferred(
+types = opaque(
     lambda: st.one_of(
         st.builds(s.TypeSyntax, scalars | st.just("Blob"), nullable=st.booleans()),
         st.builds(s.TypeSyntax, scalars, nullable=st.booleans(), is_list=st.just(True)),
@@ -99,7 +115,7 @@ types = st.deferred(
 )
 literals = st.one_of(texts, integers, floats, st.booleans())
 annotation_names = names.filter(lambda name: name not in ("card", "key", "unique", "index", "range", "check"))
-annotations = st.deferred(
+annotations = opaque(
     lambda: st.one_of(
         st.builds(s.Annotation, names.filter(lambda name: name != "card")),
         st.builds(s.Annotation, annotation_names, literals),
@@ -113,7 +129,7 @@ annotations = st.deferred(
     )
 )
 bounds = st.one_of(floats, integers, integers.map(lambda value: -value), floats.filter(bool).map(lambda value: -value))
-constraint_arguments = st.deferred(
+constraint_arguments = opaque(
     lambda: st.one_of(
         st.builds(s.Name, names.filter(lambda name: name not in ("true", "false"))),
         st.builds(s.Range, bounds, st.none() | bounds),
@@ -131,7 +147,7 @@ references = st.builds(s.TypeReference, type_names)
 cardinalities = st.tuples(integers, st.none() | integers).map(
     lambda pair: s.Cardinality(pair[0], pair[1] if pair[1] is None else max(pair))
 )
-declarations = st.deferred(
+declarations = opaque(
     lambda: st.one_of(
         st.builds(s.InterfaceDeclaration, type_names, st.lists(properties, max_size=3).map(tuple)),
         st.builds(
@@ -169,15 +185,15 @@ values = st.one_of(query_literals, variables, st.builds(q.NowCall))
 aliases = st.builds(q.Alias, names.filter(lambda name: name not in ("true", "false", "as", "not")))
 nearest_calls = st.builds(q.NearestCall, accesses, values | accesses)
 bm25_calls = st.builds(q.Bm25Call, accesses | aliases, values)
-text_calls = st.deferred(
+text_calls = opaque(
     lambda: st.one_of(
         st.builds(q.TextCall, st.sampled_from(["search", "match_text"]), accesses | aliases, values),
         st.builds(q.TextCall, st.just("fuzzy"), accesses, values, st.none() | values),
     )
 )
-ranks = st.deferred(lambda: nearest_calls | bm25_calls)
-unranked = st.deferred(lambda: st.one_of(accesses, aliases, query_literals, st.builds(q.NowCall), variables))
-other_expressions = st.deferred(
+ranks = opaque(lambda: nearest_calls | bm25_calls)
+unranked = opaque(lambda: st.one_of(accesses, aliases, query_literals, st.builds(q.NowCall), variables))
+other_expressions = opaque(
     lambda: st.one_of(
         accesses,
         aliases,
@@ -196,7 +212,7 @@ other_expressions = st.deferred(
 expressions = other_expressions | variables
 comparisons = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 hops = st.builds(q.Hops, integers, st.none() | integers)
-filters = st.deferred(
+filters = opaque(
     lambda: st.one_of(
         st.builds(
             q.FilterClause, other_expressions, comparisons | st.sampled_from(["contains", "starts_with"]), expressions
@@ -205,7 +221,7 @@ filters = st.deferred(
         st.builds(q.FilterClause, variables, st.sampled_from(["contains", "starts_with"]), other_expressions),
     )
 )
-flat_clauses = st.deferred(
+flat_clauses = opaque(
     lambda: st.one_of(
         st.builds(
             q.Binding, variables, type_names, st.lists(st.builds(q.PropertyMatch, names, values), max_size=3).map(tuple)
@@ -223,11 +239,9 @@ flat_clauses = st.deferred(
         text_calls,
     )
 )
-clauses: st.SearchStrategy[q.Clause] = st.deferred(lambda: flat_clauses | negations)
-negations = st.builds(
-    q.Negation, st.lists(flat_clauses | st.deferred(lambda: negations), min_size=1, max_size=2).map(tuple)
-)
-orderings = st.deferred(
+clauses: st.SearchStrategy[q.Clause] = opaque(lambda: flat_clauses | negations)
+negations = st.builds(q.Negation, st.lists(flat_clauses | opaque(lambda: negations), min_size=1, max_size=2).map(tuple))
+orderings = opaque(
     lambda: st.one_of(
         st.builds(q.Ordering, nearest_calls),
         st.builds(
@@ -237,7 +251,7 @@ orderings = st.deferred(
         ),
     )
 )
-read_bodies = st.deferred(
+read_bodies = opaque(
     lambda: st.builds(
         q.ReadBody,
         st.lists(clauses, min_size=1, max_size=4).map(tuple),
@@ -248,7 +262,7 @@ read_bodies = st.deferred(
 )
 assignments = st.lists(st.builds(q.Assignment, names, values), min_size=1, max_size=3).map(tuple)
 predicates = st.builds(q.Predicate, names, comparisons, values)
-statements = st.deferred(
+statements = opaque(
     lambda: st.one_of(
         st.builds(q.Insert, type_names, assignments),
         st.builds(q.Update, type_names, assignments, predicates),
@@ -257,7 +271,7 @@ statements = st.deferred(
 )
 write_bodies = st.builds(q.WriteBody, st.lists(statements, min_size=1, max_size=3).map(tuple))
 parameter_types = types.filter(lambda kind: kind.enum_values is None)
-queries = st.deferred(
+queries = opaque(
     lambda: st.builds(
         q.Query,
         names,
@@ -297,7 +311,22 @@ _NOISE = [
     "-5",
     "#",
 ]
-_NOISE += ["9" * 30, "1.5", "é", "\x00", "\u2028", "😀", "$v", "$v.name", "not {", "now()", "String?", "\r\n", '"\\q"']
+_NOISE += [
+    "9" * 30,
+    "1.5",
+    "é",
+    "\x00",
+    "\u2028",
+    "\ud800",
+    "😀",
+    "$v",
+    "$v.name",
+    "not {",
+    "now()",
+    "String?",
+    "\r\n",
+    '"\\q"',
+]
 
 
 def damaged(programs: list[str], count: int, seed: int) -> Iterator[str]:

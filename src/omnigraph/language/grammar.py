@@ -19,7 +19,8 @@ from omnigraph.language.source import LocalError, Source, Span
 NESTING_MAX = 64
 """How deep brackets may nest: far above any real program, far below what a recursive reader of trees can bear."""
 
-_BRACKET = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|//[^\n]*|/\*[\s\S]*?\*/|[\[({]|[\])}]')
+# A string or comment without an end reaches to the end of the text, so that the search stays linear.
+_BRACKET = re.compile(r'"(?:[^"\\]|\\[\s\S])*"?|//[^\n]*|/\*(?:[\s\S]*?\*/|[\s\S]*)|[\[({]|[\])}]')
 
 
 class Grammar:
@@ -40,6 +41,7 @@ class Grammar:
         Raises:
             ParseError: the text does not fit the grammar, or breaks a rule local to one declaration.
         """
+        _check_unicode(source)
         _check_nesting(source)
         try:
             return self._lark.parse(source.text)
@@ -59,3 +61,11 @@ def _check_nesting(source: Source) -> None:
                 raise source.parse_error(f"brackets are nested more than {NESTING_MAX} deep", Span(*match.span()))
         elif first in ")]}":
             depth = max(depth - 1, 0)
+
+
+def _check_unicode(source: Source) -> None:
+    """Refuse half characters, which no UTF-8 file can hold but a Python string can."""
+    try:
+        source.text.encode()
+    except UnicodeEncodeError as failure:
+        raise source.parse_error("the text is not valid Unicode", Span(failure.start, failure.end)) from None

@@ -112,6 +112,11 @@ def _float(name: str, value: Any, scalar: Scalar) -> float:
 def _string(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ParameterError(f"param '{name}': expected string, got {_kind(value)}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ParameterError(f"param '{name}': the string is not valid Unicode") from None
     return value
 
 

@@ -84,3 +84,10 @@ def test_query_errors_say_what_was_expected_in_plain_words(text: str, words: str
         parse_query_file(text)
     assert words in caught.value.message
     assert not any(token in caught.value.message for token in ("IDENT", "LBRACE", "TYPE_NAME", "__ANON", "VARIABLE"))
+
+
+def test_half_a_character_is_a_parse_error_and_not_a_crash() -> None:
+    with pytest.raises(ParseError, match="not valid Unicode") as caught:
+        parse_query_file('query q() { match { $v.a = "\ud800" } return { $v } }')
+    assert caught.value.span is not None
+    assert caught.value.span.start == 28

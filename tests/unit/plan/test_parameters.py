@@ -64,6 +64,7 @@ def test_a_value_is_bound(kind: str, value: Any, expected: Any) -> None:
     ("kind", "value", "message"),
     [
         ("String", 5, "param 'x': expected string, got number"),
+        ("String", "\ud800", "not valid Unicode"),
         ("String", None, "param 'x': null is not allowed for String"),
         ("I32", 5_000_000_000, "param 'x': value 5000000000 exceeds I32"),
         ("I32", 3.0, "param 'x': expected integer for I32, got number"),
