@@ -8,6 +8,7 @@ behind, it is completed from the manifest, and what left the manifest long ago f
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from omnigraph.ids import MAIN, CommitId
 
 if TYPE_CHECKING:
     from omnigraph.engine.manifest.publish import Manifest
+
+logger = logging.getLogger(__name__)
 
 _MICROS = pa.timestamp("us")
 
@@ -82,35 +85,54 @@ class History:
     def archive(self, commits: Sequence[CommitRecord]) -> list[CommitId]:
         """Make sure the commit table holds these commits; returns their ids once it provably does.
 
+        A table that turns out to lack their parents has been lost and begun anew, so the older history is put back.
+
         Raises:
             ConflictError: other processes kept archiving at the same time.
         """
+        ids = [commit.graph_commit_id for commit in commits]
+        outside = {parent: commit for commit in commits for parent in commit.parents if parent not in set(ids)}
         self._complete(layout.COMMIT_ACTORS, _actor_rows(commits))
-        self._complete(layout.GRAPH_COMMITS, _commit_rows(commits))
-        return [commit.graph_commit_id for commit in commits]
+        held = self._complete(layout.GRAPH_COMMITS, _commit_rows(commits), list(outside))
+        lost = [(parent, child) for parent, child in outside.items() if parent not in held]
+        if lost:
+            self._put_back(lost)
+        return ids
 
-    def _complete(self, path: str, rows: pa.Table) -> None:
-        """Append the rows whose commit the table does not hold yet, strictly, so that no commit is there twice."""
+    def _put_back(self, lost: Sequence[tuple[CommitId, CommitRecord]]) -> None:
+        known = self._archived()
+        found: dict[CommitId, CommitRecord] = {}
+        try:
+            for parent, child in lost:
+                found.update(self._recover(parent, child, {**known, **found}))
+        except FormatError as exc:
+            logger.warning("the commit table lacks older commits: %s", exc)
+        self._complete(layout.COMMIT_ACTORS, _actor_rows(list(found.values())))
+        self._complete(layout.GRAPH_COMMITS, _commit_rows(sorted(found.values(), key=lambda commit: commit.order)))
+
+    def _complete(self, path: str, rows: pa.Table, asked: Sequence[CommitId] = ()) -> set[str]:
+        """Append the rows whose commit the table does not hold yet, strictly, so that no commit is there twice.
+
+        Returns which of the rows' commits and of those asked about the table held before.
+        """
         for _ in range(ARCHIVE_ATTEMPTS):
             handle = self._open_or_create(path, rows.schema)
-            held = self._held(handle, rows["graph_commit_id"])
+            held = self._held(handle, [*rows["graph_commit_id"].to_pylist(), *asked])
             missing = rows.filter(pa.compute.invert(pa.compute.is_in(rows["graph_commit_id"], value_set=held)))
             staged = stage_changes(handle, new_rows=missing)
-            if staged is None:
-                return
             try:
-                self._manifest.store.commit(handle, staged, {})
-                return
+                if staged is not None:
+                    self._manifest.store.commit(handle, staged, {})
+                return set(held.to_pylist())
             except ConflictError:
                 continue
         raise ConflictError(f"{path} kept changing while commits were added to it")
 
     @staticmethod
-    def _held(handle: TableHandle, ids: pa.ChunkedArray) -> pa.Array:
-        if not len(ids):
+    def _held(handle: TableHandle, ids: Sequence[str]) -> pa.Array:
+        if not ids or not handle.fragments():
             return pa.array([], pa.utf8())
-        found = handle.scan(["graph_commit_id"], pa.compute.field("graph_commit_id").isin(ids.combine_chunks()))
-        return found["graph_commit_id"].combine_chunks()
+        return handle.scan(["graph_commit_id"], _among(ids))["graph_commit_id"].combine_chunks()
 
     def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:
         store = self._manifest.store
@@ -130,22 +152,6 @@ class History:
         """Complete the commit tables from the manifest of a branch."""
         commits = self._manifest.snapshot(branch).state.commits
         self.archive(sorted(commits.values(), key=lambda commit: commit.order))
-
-    def rebuild(self, commits: Sequence[CommitRecord]) -> int:
-        """Give the commit tables the ancestors of these commits that they lost; returns how many that were.
-
-        Raises:
-            FormatError: an ancestor is recorded nowhere any more.
-        """
-        held = {commit.graph_commit_id for commit in commits}
-        lost: dict[CommitId, CommitRecord] = {}
-        for child in commits:
-            outside = [parent for parent in child.parents if parent not in held and parent not in lost]
-            for parent in outside:
-                if not self._archived([parent]):
-                    lost.update(self._recover(parent, child, self._archived()))
-        self.archive(sorted(lost.values(), key=lambda commit: commit.order))
-        return len(lost)
 
     def _recover(
         self, missing: CommitId, child: CommitRecord, known: Mapping[CommitId, CommitRecord]

@@ -208,10 +208,6 @@ class Manifest:
         except GraphError as exc:
             logger.warning("commits stay in the manifest for now, the commit table cannot be written: %s", exc)
             return state
-        try:
-            self.history.rebuild(older)
-        except GraphError as exc:
-            logger.warning("the commit table lacks older commits: %s", exc)
         return without_commits(state, archived)
 
 

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from enum import StrEnum
 
 from omnigraph.engine.storage.translate import translated
+from omnigraph.ids import new_ulid
 
 
 class Durability(StrEnum):
@@ -56,8 +57,44 @@ def sync_files(paths: Iterable[str]) -> None:
                 _sync(file)
                 folders[os.path.dirname(file)] = None
         for folder in folders:
-            _sync(folder)
-            _settle(folder)
+            _sync_folder(folder)
+
+
+def replace_durably(path: str, content: bytes) -> None:
+    """Write a file so that even after a power cut it is the old one or the new one."""
+    temporary = _written(path, content)
+    os.replace(temporary, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def create_durably(path: str, content: bytes) -> None:
+    """Write a file that must not be there yet; nobody ever sees a part of it.
+
+    Raises:
+        FileExistsError: it is there; it was not touched.
+    """
+    temporary = _written(path, content)
+    try:
+        os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+    _sync_folder(os.path.dirname(path))
+
+
+def _written(path: str, content: bytes) -> str:
+    """A synced temporary file beside the one to be; the sign in its name keeps it out of listings."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}#{new_ulid()}"
+    with open(temporary, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _sync_folder(folder: str) -> None:
+    _sync(folder)
+    _settle(folder)
 
 
 def _sync(path: str) -> None:

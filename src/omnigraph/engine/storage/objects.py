@@ -18,7 +18,7 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.exceptions import NotFoundError as ObjectMissing
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from omnigraph.engine.storage.durability import Durability, is_full, sync_files
+from omnigraph.engine.storage.durability import Durability, create_durably, is_full, replace_durably, sync_files
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import classify_lance_error
@@ -86,9 +86,9 @@ class ObjectStore:
     def _key(self, path: str) -> str:
         return f"{self.root}/{path}".lstrip("/") if self._local else path
 
-    def _sync(self, path: str) -> None:
-        if self._local and is_full(self.durability):
-            sync_files([f"{self.root}/{path}"])
+    @property
+    def _syncs(self) -> bool:
+        return self._local and is_full(self.durability)
 
     def read_text(self, path: str) -> str:
         """The whole object.
@@ -116,8 +116,10 @@ class ObjectStore:
         """Create or replace the object atomically."""
         with step("write_text", path):
             try:
-                obstore.put(self._store, self._key(path), text.encode())
-                self._sync(path)
+                if self._syncs:
+                    replace_durably(f"{self.root}/{path}", text.encode())
+                else:
+                    obstore.put(self._store, self._key(path), text.encode())
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"writing {path}") from exc
 
@@ -125,8 +127,10 @@ class ObjectStore:
         """Create the object; exactly one of any number of concurrent callers gets True."""
         with step("write_text_if_absent", path):
             try:
-                obstore.put(self._store, self._key(path), text.encode(), mode="create")
-                self._sync(path)
+                if self._syncs:
+                    create_durably(f"{self.root}/{path}", text.encode())
+                else:
+                    obstore.put(self._store, self._key(path), text.encode(), mode="create")
             except (ObjectExists, FileExistsError):
                 return False
             except (BaseError, OSError) as exc:
@@ -185,7 +189,8 @@ class ObjectStore:
         with step("rename_text", target):
             try:
                 obstore.rename(self._store, self._key(source), self._key(target), overwrite=True)
-                self._sync(target)
+                if self._syncs:
+                    sync_files([f"{self.root}/{target}"])
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"renaming {source} to {target}") from exc
 

@@ -342,7 +342,7 @@ class TableStore:
 
     def sync_head(self, path: str, branch: str | None = None) -> None:
         """Sync the newest version of a branch that something other than `commit` made, and the refs of its table."""
-        if not self._local or self.durability is not Durability.FULL:
+        if not self._local or not is_full(self.durability):
             return
         handle = self.open(path, branch=branch)
         folder = _folder(handle)

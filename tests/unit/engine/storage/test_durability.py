@@ -1,4 +1,4 @@
-"""With full durability everything a commit names is on the medium before the commit, and the commit before its answer."""
+"""With full durability all a commit names is on the medium before the commit, and the commit before its answer."""
 
 import os
 from collections.abc import Iterator
@@ -37,7 +37,8 @@ class Recorder:
         self.events.append((f"after {name}", target))
 
     def synced(self) -> set[str]:
-        return {path for kind, path in self.events if kind == "sync"}
+        """Every path synced, a file that was written under a temporary name by the name it got."""
+        return {path.partition("#")[0] for kind, path in self.events if kind == "sync"}
 
     def position(self, kind: str, path: str) -> int:
         return self.events.index((kind, path))
@@ -165,15 +166,20 @@ def test_a_publish_is_synced_before_it_is_acknowledged(full: TableStore, recorde
     assert recorder.events[-1] == ("sync", str(Path(version).parent))
 
 
-def test_texts_are_synced_with_their_folder_before_they_count(full: TableStore, recorder: Recorder) -> None:
-    full.objects.write_text("__recovery/a.json", "x")
-    assert full.objects.write_text_if_absent("claim.json", "x")
-    full.objects.rename_text("claim.json", "moved.json")
-    root = full.root
-    assert {f"{root}/__recovery/a.json", f"{root}/__recovery", f"{root}/claim.json", root} <= recorder.synced()
-    done = recorder.position("after write_text", "__recovery/a.json")
-    assert recorder.position("sync", f"{root}/__recovery") < done
-    assert ("sync", f"{root}/moved.json") in recorder.events
+def test_texts_are_synced_before_they_get_their_name_and_their_folder_after(
+    full: TableStore, recorder: Recorder
+) -> None:
+    for write, name in ((full.objects.write_text, "a.json"), (full.objects.write_text_if_absent, "b.json")):
+        recorder.events.clear()
+        write(f"__recovery/{name}", "x")
+        kinds = [kind for kind, path in recorder.events if kind != "sync" or not path.endswith("/graph")]
+        assert kinds[:3] == [f"before {write.__name__}", "sync", "sync"]
+        [(_, file), (_, folder), *_] = [event for event in recorder.events if event[0] == "sync"]
+        assert file.startswith(f"{full.root}/__recovery/{name}#"), "the file is synced under its temporary name"
+        assert folder == f"{full.root}/__recovery"
+    assert sorted(os.listdir(f"{full.root}/__recovery")) == ["a.json", "b.json"]
+    full.objects.rename_text("__recovery/a.json", "__recovery/b.json")
+    assert recorder.events[-2] == ("sync", f"{full.root}/__recovery")
 
 
 def test_fast_syncs_nothing(tmp_path: Path, recorder: Recorder) -> None:
