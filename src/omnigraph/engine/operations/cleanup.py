@@ -56,6 +56,8 @@ def cleanup(
         RecoveryRequiredError: a write is unfinished; its way back may be one of the versions.
         DriftError: a table's head is not what is published.
     """
+    if context.read_only:
+        raise InputError("this graph was opened read-only; open it read-write to clean it up")
     if keep_versions is None and older_than is None:
         raise InputError("cleanup removes history for good: say how much to keep, with --keep or --older-than")
     if keep_versions is not None and keep_versions < 1:

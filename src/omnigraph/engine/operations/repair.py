@@ -83,6 +83,8 @@ def repair(context: GraphContext, *, confirm: bool = False, force: bool = False,
         raise InputError(f"--{'force' if force else 'discard'} changes what is published: pass --confirm as well")
     if force and discard:
         raise InputError("--force publishes the drift and --discard removes it: choose one")
+    if confirm and context.read_only:
+        raise InputError("this graph was opened read-only; open it read-write to repair it")
     refuse_while_pending(context.recovery, "repair")
     snapshot = context.manifest.snapshot(MAIN)
     keys = [(key, None) for key, entry in snapshot.entries.items() if entry.branch is None]
