@@ -13,7 +13,7 @@ from omnigraph.engine.recovery.intent import WriterKind
 from omnigraph.engine.staging.cancellation import Cancellation
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.inputs import LoadRows, LoadSource, read_input
-from omnigraph.engine.staging.transaction import Transaction, WriteRequest
+from omnigraph.engine.staging.transaction import Transaction, WriteLimits, WriteRequest
 from omnigraph.engine.staging.validate import check_duplicate_ids, check_unique_input
 from omnigraph.engine.staging.writer import write
 from omnigraph.errors import InputError
@@ -29,6 +29,7 @@ def load(
     actor: str | None = None,
     base: Snapshot | None = None,
     cancellation: Cancellation | None = None,
+    limits: WriteLimits | None = None,
 ) -> LoadResult:
     """Load a source as one commit, or nothing at all.
 
@@ -38,10 +39,15 @@ def load(
         ConstraintError: the data breaks a rule; `violations` names up to twenty records.
         KeyConflictError: `append` met an id that exists.
         ConflictError: another write came in between.
+        LimitError: it is larger than `limits` allow.
     """
     mode = _mode(mode)
     request = WriteRequest(
-        parse_branch(branch), WriterKind.LOAD, check_actor(actor), cancellation=cancellation or Cancellation()
+        parse_branch(branch),
+        WriterKind.LOAD,
+        check_actor(actor),
+        cancellation=cancellation or Cancellation(),
+        limits=limits or WriteLimits(),
     )
     context.manifest.snapshot(request.branch)
     started = time.perf_counter()
@@ -56,7 +62,7 @@ def load(
             if mode is LoadMode.OVERWRITE:
                 transaction.replace(entity, table)
             elif mode is LoadMode.MERGE and key in rows.with_ids:
-                transaction.upsert(entity, table)
+                transaction.upsert(entity, table, ids_differ=bool(getattr(entity, "key", ())))
             else:
                 transaction.insert(entity, table, ids_are_fresh=key not in rows.with_ids)
             pending = transaction.pending(key)

@@ -24,7 +24,7 @@ from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.entities import Entity, assemble
 from omnigraph.engine.staging.rows import Under, WriteKind
 from omnigraph.engine.staging.selection import Found, find_committed, find_pending, read_rows
-from omnigraph.engine.staging.transaction import Transaction, WriteRequest
+from omnigraph.engine.staging.transaction import Transaction, WriteLimits, WriteRequest
 from omnigraph.engine.staging.writer import write
 from omnigraph.errors import ConstraintError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, edge_key, node_key, parse_branch
@@ -54,6 +54,7 @@ def mutate(
     if_commit: str | None = None,
     base: Snapshot | None = None,
     cancellation: Cancellation | None = None,
+    limits: WriteLimits | None = None,
 ) -> MutationResult:
     """Run a checked mutation with bound parameters.
 
@@ -63,6 +64,7 @@ def mutate(
     Raises:
         ConstraintError: it would break a rule of the schema; nothing changed.
         ConflictError: another write came in between; nothing changed.
+        LimitError: it is larger than `limits` allow; nothing changed.
     """
     request = WriteRequest(
         parse_branch(branch),
@@ -70,6 +72,7 @@ def mutate(
         check_actor(actor),
         None if if_commit is None else CommitId(if_commit),
         cancellation=cancellation or Cancellation(),
+        limits=limits or WriteLimits(),
     )
     now = _now()
 

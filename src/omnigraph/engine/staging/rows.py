@@ -59,6 +59,7 @@ class _Images:
     rows: pa.Table
     under: Marks
     addresses: Addresses
+    ids_differ: bool
 
 
 @dataclass
@@ -100,13 +101,18 @@ class PendingTable:
     removed_addresses: list[Addresses] = field(default_factory=list)
     _images: list[_Images] = field(default_factory=list)
 
-    def add(self, rows: pa.Table, under: Under | Marks, addresses: Addresses | None = None) -> None:
-        """Add images, with what is known of the row under all or each of them; `addresses` belong to `Under.A_ROW`."""
+    def add(
+        self, rows: pa.Table, under: Under | Marks, addresses: Addresses | None = None, *, ids_differ: bool = False
+    ) -> None:
+        """Add images, with what is known of the row under all or each of them; `addresses` belong to `Under.A_ROW`.
+
+        `ids_differ` promises that no id occurs twice among these rows.
+        """
         if self._images and rows.schema.names != self._images[0].rows.schema.names:
             raise InternalError(f"rows of {self.entity.name} have columns {rows.schema.names}")
         marks = np.full(rows.num_rows, under, dtype=np.uint8) if isinstance(under, Under) else under
         places = np.zeros(rows.num_rows, dtype=np.uint64) if addresses is None else addresses
-        self._images.append(_Images(rows, marks, places))
+        self._images.append(_Images(rows, marks, places, ids_differ))
 
     def remove(self, ids: pa.Array, addresses: Addresses, sources: pa.Array | None = None) -> None:
         """Remove committed rows; `sources` are those of removed edges."""
@@ -136,7 +142,7 @@ class PendingTable:
             rows = pa.concat_tables([images.rows for images in self._images])
             under = np.concatenate([images.under for images in self._images])
             addresses = np.concatenate([images.addresses for images in self._images])
-        if rows.num_rows > 1:
+        if rows.num_rows > 1 and not (len(self._images) == 1 and self._images[0].ids_differ):
             ids = rows.column("id").combine_chunks()
             superseded = len(ids) - 1 - repeated_rows(ids[::-1])
             if len(superseded):

@@ -24,11 +24,42 @@ from omnigraph.engine.staging.rows import Marks, PendingTable, Resolved, Under, 
 from omnigraph.engine.staging.validate import ChangeSet, TableChange, validate
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_changes, stage_overwrite
-from omnigraph.errors import InternalError
+from omnigraph.errors import InternalError, LimitError
 from omnigraph.ids import CommitId, TableKey, stored_branch
 
 Stage = Callable[[TableHandle], StagedWrite | None]
 """Stages one table's change on the version it is given."""
+
+
+@dataclass(frozen=True)
+class WriteLimits:
+    """How much one write may put into one table, where that is bounded; replacing a whole table is exempt from rows."""
+
+    rows_max: int | None = None
+    bytes_max: int | None = None
+
+    def check(self, table_key: TableKey, rows: pa.Table, *, replaces_table: bool) -> None:
+        """Refuse more than is allowed.
+
+        Raises:
+            LimitError: which bound of which table; nothing changed.
+        """
+        if self.rows_max is not None and rows.num_rows > self.rows_max and not replaces_table:
+            raise LimitError(
+                f"this write has {rows.num_rows} entities for '{table_key}', more than the {self.rows_max} allowed per"
+                " commit — split it, or load it with overwrite",
+                resource=f"rows of {table_key}",
+                limit=self.rows_max,
+                actual=rows.num_rows,
+            )
+        if self.bytes_max is not None and rows.nbytes > self.bytes_max:
+            raise LimitError(
+                f"this write has {rows.nbytes} bytes for '{table_key}', more than the {self.bytes_max} allowed per"
+                " commit — split it",
+                resource=f"bytes of {table_key}",
+                limit=self.bytes_max,
+                actual=int(rows.nbytes),
+            )
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,7 @@ class WriteRequest:
     merged_parent: CommitId | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     cancellation: Cancellation = field(default_factory=Cancellation)
+    limits: WriteLimits = field(default_factory=WriteLimits)
 
 
 @dataclass
@@ -86,11 +118,11 @@ class Transaction:
         """Add entities that must be new; freshly minted ids need no proof."""
         pending = self.table(entity, WriteKind.INSERT)
         pending.must_be_new = pending.must_be_new or not ids_are_fresh
-        pending.add(rows, Under.NOTHING if ids_are_fresh else Under.UNKNOWN)
+        pending.add(rows, Under.NOTHING if ids_are_fresh else Under.UNKNOWN, ids_differ=ids_are_fresh)
 
-    def upsert(self, entity: Entity, rows: pa.Table) -> None:
-        """Add entities, replacing those that have the same id."""
-        self.table(entity, WriteKind.MERGE).add(rows, Under.UNKNOWN)
+    def upsert(self, entity: Entity, rows: pa.Table, *, ids_differ: bool = False) -> None:
+        """Add entities, replacing those that have the same id; `ids_differ` promises that no id is given twice."""
+        self.table(entity, WriteKind.MERGE).add(rows, Under.UNKNOWN, ids_differ=ids_differ)
 
     def update(self, entity: Entity, rows: pa.Table, under: Under | Marks, addresses: Addresses | None = None) -> None:
         """Replace entities that were selected in this transaction."""
@@ -131,6 +163,7 @@ class Transaction:
             if pending.is_empty:
                 continue
             rows, change = pending.resolve(self.view, row_schema(pending.entity))
+            self.request.limits.check(key, rows.rows, replaces_table=pending.replaces_table)
             changes[key] = change
             write = self._table_write(key, pending.kind, _stage_rows(pending, rows))
             write.rows = rows

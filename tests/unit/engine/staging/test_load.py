@@ -9,7 +9,8 @@ import pytest
 
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
-from omnigraph.errors import ConstraintError, InputError, KeyConflictError
+from omnigraph.engine.staging.transaction import WriteLimits
+from omnigraph.errors import ConstraintError, InputError, KeyConflictError, LimitError
 
 BERTH = '{"type":"Berth","data":{"code":"%s","depth_m":%s}}'
 
@@ -189,6 +190,17 @@ def test_files_folders_archives_and_streams_are_loaded_alike(empty_harbour, tmp_
     assert load(context, io.BytesIO((BERTH % ("C", 1)).encode()), mode="append").nodes_loaded == 1
     assert load(context, [json.loads(BERTH % ("D", 1))], mode="append").nodes_loaded == 1
     assert set(empty_harbour.rows("node:Berth")) == {"A", "B", "C", "D"}
+
+
+def test_a_load_beyond_the_limits_it_was_given_is_refused_before_any_effect(harbour):
+    before = harbour.versions()
+    lines = [BERTH % (f"L{n}", 1) for n in range(3)]
+    for limits, resource in ((WriteLimits(rows_max=2), "rows of"), (WriteLimits(bytes_max=20), "bytes of")):
+        with pytest.raises(LimitError, match="node:Berth") as caught:
+            harbour.load(*lines, limits=limits)
+        assert caught.value.resource.startswith(resource)
+    assert harbour.versions() == before
+    harbour.load(*lines, *[BERTH % ("N1", 1), BERTH % ("N2", 1)], mode="overwrite", limits=WriteLimits(rows_max=2))
 
 
 def test_a_missing_file_and_an_empty_folder_are_said_to_be_so(empty_harbour, tmp_path):
