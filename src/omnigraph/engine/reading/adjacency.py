@@ -1,128 +1,39 @@
 """Who is joined to whom: compressed adjacency of one edge table, kept across versions.
 
-A *segment* compresses the edges of some data files and never changes. A version is one large segment, marked where
-its edges are gone, plus a small segment of what came later; so the first read after a small commit costs what the
-commit was, not what the table is. When the small part has grown, everything is compressed anew.
+A version is one large segment, marked where its edges are gone, plus a small segment of what came later; so the first
+read after a small commit costs what the commit was, not what the table is.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.reading.kernels import (
     Bools,
     Csr,
     Ints,
-    build_csr,
     degrees,
     expand_slots,
     find_pairs,
     first_of_pair,
     slot_starts,
 )
-from omnigraph.engine.reading.tables import EdgeView, NodeView, file_codes
-
-OVERLAY_MIN = 50_000
-"""Edges that may stay outside the large segment whatever its size."""
-OVERLAY_SHARE = 0.25
-"""Share of the large segment that may be outside it, or dead inside it, before everything is compressed anew."""
+from omnigraph.engine.reading.segments import Direction, Segment, segments
+from omnigraph.engine.reading.tables import EdgeView, NodeView
 
 ASSEMBLED_MAX = 6
 """Assembled versions kept per edge table version: three directions, for two versions of the nodes."""
 
-Files = tuple[str, ...]
 Allow = Callable[[int], None]
 
 
 def _anything(total: int) -> None:
     """Allows any number of rows."""
-
-
-class Direction(StrEnum):
-    """Which way edges are followed from a start."""
-
-    OUT = "out"
-    IN = "in"
-    BOTH = "both"
-
-    @property
-    def reverse(self) -> Direction:
-        """The direction that leads back."""
-        return _REVERSE[self]
-
-
-_REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
-
-
-class Segment:
-    """The edges of some fragments, as codes of their ends; compressed per direction when first asked for."""
-
-    def __init__(self, fragments: tuple[Files, ...], starts: Ints, sources: Any, targets: Any) -> None:
-        self.fragments = fragments
-        self.starts = starts
-        """Local row of each fragment's first edge, and the number of rows at the end."""
-        self.sources = sources
-        self.targets = targets
-        self._csr: dict[Direction, Csr] = {}
-        self._first: dict[Direction, Bools | None] = {}
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @cached_property
-    def place(self) -> dict[Files, int]:
-        """Index of each fragment."""
-        return {files: index for index, files in enumerate(self.fragments)}
-
-    def csr(self, direction: Direction) -> Csr:
-        """The compressed form."""
-        with self._lock:
-            found = self._csr.get(direction)
-            if found is None:
-                found = self._csr[direction] = self._build(direction)
-            return found
-
-    def adopt(self, direction: Direction, csr: Csr) -> None:
-        """Take a compressed form that was built earlier from the same edges."""
-        with self._lock:
-            self._csr[direction] = csr
-
-    def first(self, direction: Direction) -> Bools | None:
-        """The slots that stand for their pair while no edge is dead."""
-        csr = self.csr(direction)
-        if not csr.has_parallel:
-            return None
-        if direction not in self._first:
-            self._first[direction] = first_of_pair(csr, None)
-        return self._first[direction]
-
-    def _build(self, direction: Direction) -> Csr:
-        rows = np.arange(len(self), dtype=np.int64)
-        ends = {Direction.OUT: (self.sources, self.targets), Direction.IN: (self.targets, self.sources)}
-        if direction is Direction.BOTH:
-            # A self-loop is the same edge either way, so it gets one slot.
-            back = np.flatnonzero(self.sources != self.targets)
-            starts = np.concatenate((self.sources, self.targets[back]))
-            neighbours = np.concatenate((self.targets, self.sources[back]))
-            rows = np.concatenate((rows, back))
-        else:
-            starts, neighbours = ends[direction]
-        return build_csr(starts, neighbours, rows)
-
-    @property
-    def nbytes(self) -> int:
-        """What the arrays may come to occupy, both directions included."""
-        return len(self) * 40
 
 
 @dataclass(frozen=True)
@@ -268,7 +179,7 @@ def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
 def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
     if not edges.fragments:
         return Adjacency((), 0)
-    base, overlay = segments(edges, sources.dictionary, targets.dictionary)
+    base, overlay = segments(edges, sources, targets)
     starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
     parts: list[Part] = []
     for segment in (base, overlay):
@@ -280,37 +191,6 @@ def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
             part = _without_shadowed(part, parts)
         parts.append(part)
     return Adjacency(tuple(parts), edges.live_count)
-
-
-def segments(edges: EdgeView, sources: IdDictionary, targets: IdDictionary) -> tuple[Segment, Segment | None]:
-    """The large segment to use for this version and a small one for the edges outside it."""
-    key = ("segment", edges.handle.uri, sources.lineage, targets.lineage)
-    base: Segment | None = edges.cache.get(key)
-    if base is not None:
-        outside = [fragment for fragment in edges.fragments if fragment.files not in base.place]
-        extra = sum(fragment.physical_rows for fragment in outside)
-        kept = sum(fragment.live_rows for fragment in edges.fragments if fragment.files in base.place)
-        allowed = max(OVERLAY_MIN, int(len(base) * OVERLAY_SHARE))
-        if extra <= allowed and len(base) - kept <= allowed:
-            if not outside:
-                return base, None
-            return base, edges.cache.get_or_make(
-                ("overlay", *key, tuple(fragment.files for fragment in outside)),
-                lambda: _segment(edges, outside, sources, targets),
-                lambda made: made.nbytes,
-            )
-    base = _segment(edges, list(edges.fragments), sources, targets)
-    edges.cache.put(key, base, base.nbytes)
-    return base, None
-
-
-def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
-    starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
-    ends = [
-        np.concatenate([file_codes(edges, fragment, column, dictionary) for fragment in fragments])
-        for column, dictionary in (("src", sources), ("dst", targets))
-    ]
-    return Segment(tuple(fragment.files for fragment in fragments), starts, ends[0], ends[1])
 
 
 def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.engine.reading.adjacency import Adjacency, Direction, adjacency
+from omnigraph.engine.reading.adjacency import Adjacency, adjacency
+from omnigraph.engine.reading.segments import Direction
 from omnigraph.engine.reading.tables import EdgeView, NodeView, TableView, edge_view, node_view
 from omnigraph.engine.reading.values import Constant, epoch_millis, to_physical
 from omnigraph.engine.storage.handle import TableHandle

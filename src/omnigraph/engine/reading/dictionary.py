@@ -61,6 +61,23 @@ class IdDictionary:
         self._sorted = _Sorted.of(pa.array([], pa.string()) if ids is None else ids)
         self._tail: dict[str, int] = {}
         self._lock = threading.Lock()
+        self.saved_count = 0
+        """How many ids there were when the dictionary was last kept on disk."""
+
+    @classmethod
+    def restored(cls, ids: pa.Array, ordered: pa.Array, codes: Codes, lineage: str) -> IdDictionary:
+        """A dictionary as an earlier process left it."""
+        made = cls(lineage=lineage)
+        made._sorted = _Sorted(ids, ordered, codes)
+        made.saved_count = len(ids)
+        return made
+
+    def folded(self) -> tuple[pa.Array, pa.Array, Codes]:
+        """All ids in code order, the same ascending, and the codes of the latter."""
+        with self._lock:
+            if self._tail:
+                self._fold()
+            return self._sorted.ids, self._sorted.ordered, self._sorted.codes
 
     def __len__(self) -> int:
         return len(self._sorted.ids) + len(self._tail)

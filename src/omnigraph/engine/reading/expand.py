@@ -6,10 +6,11 @@ from collections.abc import Set
 
 import numpy as np
 
-from omnigraph.engine.reading.adjacency import Adjacency, Direction
+from omnigraph.engine.reading.adjacency import Adjacency
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges, shortest_distances
+from omnigraph.engine.reading.segments import Direction
 from omnigraph.plan.operators import Expand
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from omnigraph.engine.reading.cache import SHARED, ByteCache
 from omnigraph.engine.reading.dictionary import Codes, IdDictionary
+from omnigraph.engine.reading.persist import load_dictionary, save_dictionary
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 Ints = npt.NDArray[np.int64]
@@ -127,7 +128,7 @@ class NodeView(TableView):
     @cached_property
     def dictionary(self) -> IdDictionary:
         """The dictionary all snapshots of this table share."""
-        return dictionary_of(self.handle)
+        return dictionary_of(self.handle, self.cache)
 
     @cached_property
     def codes(self) -> Codes:
@@ -138,6 +139,11 @@ class NodeView(TableView):
     def chunk_codes(self, fragment: FragmentInfo) -> Codes:
         """The codes of one fragment's ids."""
         return file_codes(self, fragment, "id", self.dictionary)
+
+    def keep_dictionary(self) -> None:
+        """Leave the dictionary on disk for the next process."""
+        codes = [self.chunk_codes(fragment) for fragment in self.fragments]
+        save_dictionary(self.handle, self.dictionary, self.fragments, codes)
 
     @cached_property
     def live_codes(self) -> Ints:
@@ -197,12 +203,12 @@ _DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValu
 _DICTIONARIES_LOCK = threading.Lock()
 
 
-def dictionary_of(handle: TableHandle) -> IdDictionary:
+def dictionary_of(handle: TableHandle, cache: ByteCache = SHARED) -> IdDictionary:
     """The process-wide dictionary of a node table; it lives as long as some view of the table does."""
     with _DICTIONARIES_LOCK:
         found = _DICTIONARIES.get(handle.uri)
         if found is None:
-            found = _DICTIONARIES[handle.uri] = IdDictionary()
+            found = _DICTIONARIES[handle.uri] = load_dictionary(handle, cache) or IdDictionary()
         return found
 
 

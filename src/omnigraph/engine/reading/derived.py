@@ -1,0 +1,132 @@
+"""Arrays kept beside the graph so that a new process need not make them again.
+
+A *bundle* is a folder of arrays with a note of their checksums. It appears whole by one rename, is read through memory
+maps, and is never needed: one that is missing, torn or of another format is made anew. Only graphs on a local disk
+have bundles; nothing here is written for small tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.ids import new_ulid
+
+FORMAT = 1
+FOLDER = "__derived"
+KEPT = 3
+"""Bundles of one kind kept per table; older ones are removed when a new one is written."""
+
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Arrays read back, numpy or Arrow strings, and the facts stored with them."""
+
+    arrays: dict[str, Any]
+    facts: dict[str, Any]
+
+
+class DerivedStore:
+    """The bundles of one table."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of(cls, handle: TableHandle) -> DerivedStore | None:
+        """Where the bundles of a table are, or None when its graph is not on a local disk."""
+        uri = handle.uri.removeprefix("file://")
+        if "://" in uri or not uri.endswith(handle.path):
+            return None
+        return cls(Path(uri[: -len(handle.path)]) / FOLDER / handle.path)
+
+    def names(self, kind: str) -> list[str]:
+        """The bundles of a kind, newest first."""
+        try:
+            found = [entry for entry in os.scandir(self._folder) if entry.name.startswith(f"{kind}-")]
+            return [entry.name for entry in sorted(found, key=lambda e: (e.stat().st_mtime_ns, e.name), reverse=True)]
+        except OSError:
+            # No folder, or one that vanishes while we look: there is nothing to be had.
+            return []
+
+    def facts(self, name: str) -> dict[str, Any] | None:
+        """What was stored with a bundle's arrays, or None when it is no bundle of this format."""
+        try:
+            facts = json.loads((self._folder / name / "facts.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return facts if isinstance(facts, dict) and facts.get("format") == FORMAT else None
+
+    def load(self, name: str) -> Bundle | None:
+        """A bundle whose checksums are right, memory-mapped, or None."""
+        facts = self.facts(name)
+        if facts is None:
+            return None
+        try:
+            arrays = {}
+            for file, checksum in facts["files"].items():
+                path = self._folder / name / file
+                arrays[path.stem] = _read(path)
+                if _checksum(path) != checksum:
+                    return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowInvalid):
+            return None
+        return Bundle(arrays, facts)
+
+    def save(self, kind: str, arrays: Arrays, facts: Mapping[str, Any]) -> bool:
+        """Write a bundle under a new name; False when the disk does not let us, which harms nobody."""
+        partial = self._folder / f".{new_ulid()}"
+        try:
+            partial.mkdir(parents=True)
+            files = {}
+            for name, array in arrays.items():
+                path = _write(partial, name, array)
+                files[path.name] = _checksum(path)
+            note = {"format": FORMAT, "files": files, **facts}
+            (partial / "facts.json").write_text(json.dumps(note))
+            os.rename(partial, self._folder / f"{kind}-{new_ulid()}")
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            return False
+        for old in self.names(kind)[KEPT:]:
+            shutil.rmtree(self._folder / old, ignore_errors=True)
+        return True
+
+
+def _write(folder: Path, name: str, array: Any) -> Path:
+    if isinstance(array, pa.Array):
+        path = folder / f"{name}.arrow"
+        table = pa.table({"values": array})
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return path
+    path = folder / f"{name}.npy"
+    np.save(path, array, allow_pickle=False)
+    return path
+
+
+def _read(path: Path) -> Any:
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    column = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column(0)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

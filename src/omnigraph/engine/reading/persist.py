@@ -1,0 +1,115 @@
+"""Dictionaries and segments as bundles on disk, so that a fresh process starts where an earlier one left off.
+
+A segment is only right together with the dictionaries that gave its codes, so it names their lineages; a dictionary
+names how many ids it had. What does not fit is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omnigraph.engine.reading.cache import ByteCache
+from omnigraph.engine.reading.derived import Bundle, DerivedStore
+from omnigraph.engine.reading.dictionary import IdDictionary
+from omnigraph.engine.reading.kernels import Csr
+from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+
+EDGES_MIN = 200_000
+"""Edge tables below this are quicker to read than to look up."""
+DICTIONARY, SEGMENT = "dictionary", "segment"
+
+
+def load_dictionary(handle: TableHandle, cache: ByteCache) -> IdDictionary | None:
+    """The newest dictionary kept for a node table, and into the cache the codes of the files it had seen."""
+    store = DerivedStore.of(handle)
+    for name in store.names(DICTIONARY) if store is not None else []:
+        bundle = store.load(name) if store is not None else None
+        if bundle is None or not {"ids", "ordered", "codes"} <= bundle.arrays.keys():
+            continue
+        arrays, facts = bundle.arrays, bundle.facts
+        if not len(arrays["ids"]) == len(arrays["ordered"]) == len(arrays["codes"]) == facts.get("count"):
+            continue
+        for place, files in enumerate(facts["fragments"]):
+            codes = arrays[f"file{place}"]
+            cache.put(("codes", facts["lineage"], tuple(files), "id"), codes, int(codes.nbytes))
+        return IdDictionary.restored(arrays["ids"], arrays["ordered"], arrays["codes"], facts["lineage"])
+    return None
+
+
+def save_dictionary(
+    handle: TableHandle, dictionary: IdDictionary, fragments: tuple[FragmentInfo, ...], codes: list[Any]
+) -> None:
+    """Keep a dictionary with the codes of its table's files, unless it has been kept already."""
+    store = DerivedStore.of(handle)
+    if store is None or dictionary.saved_count == len(dictionary):
+        return
+    ids, ordered, order = dictionary.folded()
+    facts = {
+        "lineage": dictionary.lineage,
+        "count": len(ids),
+        "fragments": [list(fragment.files) for fragment in fragments],
+    }
+    arrays = {"ids": ids, "ordered": ordered, "codes": order}
+    arrays |= {f"file{place}": array for place, array in enumerate(codes)}
+    if store.save(DICTIONARY, arrays, facts):
+        dictionary.saved_count = len(ids)
+
+
+def segment_bundles(handle: TableHandle, lineages: tuple[str, str]) -> list[tuple[DerivedStore, str, dict[str, Any]]]:
+    """The segments kept for an edge table that speak the codes of these dictionaries, newest first."""
+    store = DerivedStore.of(handle)
+    found = []
+    for name in store.names(SEGMENT) if store is not None else []:
+        facts = store.facts(name) if store is not None else None
+        if store is not None and facts is not None and tuple(facts.get("lineages", ())) == lineages:
+            found.append((store, name, facts))
+    return found
+
+
+def load_segment(store: DerivedStore, name: str) -> Bundle | None:
+    """The ends of a kept segment's edges."""
+    bundle = store.load(name)
+    if bundle is None or not {"sources", "targets", "starts"} <= bundle.arrays.keys():
+        return None
+    rows = int(bundle.arrays["starts"][-1])
+    return bundle if len(bundle.arrays["sources"]) == len(bundle.arrays["targets"]) == rows else None
+
+
+def save_segment(handle: TableHandle, facts: dict[str, Any], arrays: dict[str, Any]) -> DerivedStore | None:
+    """Keep the ends of a segment's edges; the store to keep its compressed forms in, if that worked."""
+    store = DerivedStore.of(handle)
+    return store if store is not None and store.save(SEGMENT, arrays, facts) else None
+
+
+def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) -> Csr | None:
+    """A compressed form kept for a segment."""
+    for name in store.names(direction):
+        facts = store.facts(name)
+        if facts is None or facts.get("segment") != segment_id:
+            continue
+        bundle = store.load(name)
+        if bundle is None:
+            continue
+        arrays = bundle.arrays
+        if not {"offsets", "neighbours", "rows"} <= arrays.keys():
+            continue
+        csr = Csr(
+            arrays["offsets"], arrays["neighbours"], arrays["rows"], facts["has_parallel"], facts["neighbour_bound"]
+        )
+        slots = len(csr.neighbours)
+        if int(csr.offsets[-1]) == slots == len(csr.rows) and (slots == rows or direction == "both"):
+            return csr
+    return None
+
+
+def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr) -> None:
+    """Keep a compressed form."""
+    arrays = {
+        "offsets": np.asarray(csr.offsets),
+        "neighbours": np.asarray(csr.neighbours),
+        "rows": np.asarray(csr.rows),
+    }
+    facts = {"segment": segment_id, "has_parallel": csr.has_parallel, "neighbour_bound": csr.neighbour_bound}
+    store.save(direction, arrays, facts)

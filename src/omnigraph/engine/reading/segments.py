@@ -1,0 +1,188 @@
+"""Segments: the edges of some data files, compressed once and for all.
+
+A segment is a function of its files alone, so every version that has the files can use it, and it may be kept on disk
+for the next process. `segments` picks the large one to use for a version and makes the small one that completes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from omnigraph.engine.reading.derived import DerivedStore
+from omnigraph.engine.reading.dictionary import IdDictionary
+from omnigraph.engine.reading.kernels import Bools, Csr, Ints, build_csr, first_of_pair
+from omnigraph.engine.reading.persist import (
+    EDGES_MIN,
+    load_csr,
+    load_segment,
+    save_csr,
+    save_segment,
+    segment_bundles,
+)
+from omnigraph.engine.reading.tables import EdgeView, NodeView, file_codes
+from omnigraph.ids import new_ulid
+
+OVERLAY_MIN = 50_000
+"""Edges that may stay outside the large segment whatever its size."""
+OVERLAY_SHARE = 0.25
+"""Share of the large segment that may be outside it, or dead inside it, before everything is compressed anew."""
+
+Files = tuple[str, ...]
+
+
+class Direction(StrEnum):
+    """Which way edges are followed from a start."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+    @property
+    def reverse(self) -> Direction:
+        """The direction that leads back."""
+        return _REVERSE[self]
+
+
+_REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
+
+
+class Segment:
+    """The edges of some fragments, as codes of their ends; compressed per direction when first asked for."""
+
+    def __init__(self, fragments: tuple[Files, ...], starts: Ints, sources: Any, targets: Any) -> None:
+        self.id = new_ulid()
+        self.store: DerivedStore | None = None
+        """Where compressed forms are kept between processes, for segments worth it."""
+        self.fragments = fragments
+        self.starts = starts
+        """Local row of each fragment's first edge, and the number of rows at the end."""
+        self.sources = sources
+        self.targets = targets
+        self._csr: dict[Direction, Csr] = {}
+        self._first: dict[Direction, Bools | None] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def place(self) -> dict[Files, int]:
+        """Index of each fragment."""
+        return {files: index for index, files in enumerate(self.fragments)}
+
+    def csr(self, direction: Direction) -> Csr:
+        """The compressed form."""
+        with self._lock:
+            found = self._csr.get(direction)
+            if found is None:
+                found = self._csr[direction] = self._kept(direction) or self._build(direction)
+            return found
+
+    def _kept(self, direction: Direction) -> Csr | None:
+        return None if self.store is None else load_csr(self.store, self.id, direction.value, len(self))
+
+    def first(self, direction: Direction) -> Bools | None:
+        """The slots that stand for their pair while no edge is dead."""
+        csr = self.csr(direction)
+        if not csr.has_parallel:
+            return None
+        if direction not in self._first:
+            self._first[direction] = first_of_pair(csr, None)
+        return self._first[direction]
+
+    def _build(self, direction: Direction) -> Csr:
+        rows = np.arange(len(self), dtype=np.int64)
+        ends = {Direction.OUT: (self.sources, self.targets), Direction.IN: (self.targets, self.sources)}
+        if direction is Direction.BOTH:
+            # A self-loop is the same edge either way, so it gets one slot.
+            back = np.flatnonzero(self.sources != self.targets)
+            starts = np.concatenate((self.sources, self.targets[back]))
+            neighbours = np.concatenate((self.targets, self.sources[back]))
+            rows = np.concatenate((rows, back))
+        else:
+            starts, neighbours = ends[direction]
+        made = build_csr(starts, neighbours, rows)
+        if self.store is not None:
+            save_csr(self.store, self.id, direction.value, made)
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays may come to occupy, both directions included."""
+        return len(self) * 40
+
+
+def segments(edges: EdgeView, sources: NodeView, targets: NodeView) -> tuple[Segment, Segment | None]:
+    """The large segment to use for this version and a small one for the edges outside it."""
+    lineages = (sources.dictionary.lineage, targets.dictionary.lineage)
+    key = ("segment", edges.handle.uri, *lineages)
+    base: Segment | None = edges.cache.get(key)
+    if base is None or not _serves(edges, base.fragments, len(base)):
+        base = _kept_segment(edges, lineages) or _new_segment(edges, sources, targets)
+        edges.cache.put(key, base, base.nbytes)
+    covered = base.place
+    outside = [fragment for fragment in edges.fragments if fragment.files not in covered]
+    if not outside:
+        return base, None
+    return base, edges.cache.get_or_make(
+        ("overlay", *key, tuple(fragment.files for fragment in outside)),
+        lambda: _segment(edges, outside, sources.dictionary, targets.dictionary),
+        lambda made: made.nbytes,
+    )
+
+
+def _serves(edges: EdgeView, fragments: Collection[Files], rows: int) -> bool:
+    """Whether a segment holds nearly all edges of a version, and little else."""
+    covered = set(fragments)
+    extra = sum(fragment.physical_rows for fragment in edges.fragments if fragment.files not in covered)
+    held = sum(fragment.live_rows for fragment in edges.fragments if fragment.files in covered)
+    allowed = max(OVERLAY_MIN, int(rows * OVERLAY_SHARE))
+    return extra <= allowed and rows - held <= allowed
+
+
+def _kept_segment(edges: EdgeView, lineages: tuple[str, str]) -> Segment | None:
+    if edges.live_count < EDGES_MIN:
+        return None
+    for store, name, facts in segment_bundles(edges.handle, lineages):
+        fragments = tuple(tuple(files) for files in facts["fragments"])
+        if not _serves(edges, fragments, int(facts["rows"])):
+            continue
+        bundle = load_segment(store, name)
+        if bundle is not None:
+            arrays = bundle.arrays
+            segment = Segment(fragments, np.array(arrays["starts"]), arrays["sources"], arrays["targets"])
+            segment.id, segment.store = facts["segment"], store
+            return segment
+    return None
+
+
+def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segment:
+    """Compress all edges anew, and keep the result for the next process when there are many."""
+    made = _segment(edges, list(edges.fragments), sources.dictionary, targets.dictionary)
+    if len(made) >= EDGES_MIN:
+        sources.keep_dictionary()
+        targets.keep_dictionary()
+        facts = {
+            "segment": made.id,
+            "rows": len(made),
+            "fragments": [list(files) for files in made.fragments],
+            "lineages": [sources.dictionary.lineage, targets.dictionary.lineage],
+        }
+        arrays = {"starts": made.starts, "sources": made.sources, "targets": made.targets}
+        made.store = save_segment(edges.handle, facts, arrays)
+    return made
+
+
+def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
+    starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
+    ends = [
+        np.concatenate([file_codes(edges, fragment, column, dictionary) for fragment in fragments])
+        for column, dictionary in (("src", sources), ("dst", targets))
+    ]
+    return Segment(tuple(fragment.files for fragment in fragments), starts, ends[0], ends[1])
