@@ -57,6 +57,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Consent to a destructive write
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print the line that names the target of a write.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch.")]
+QueryName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="Which query, when the source declares several.", show_default=False),
+]
 Query = Annotated[
     str | None,
     typer.Option("--query", metavar="FILE", help="A query file; - reads standard input.", show_default=False),
@@ -70,3 +74,6 @@ ParamsFile = Annotated[
     typer.Option("--params-file", metavar="FILE", help="Parameters in a file; - for stdin.", show_default=False),
 ]
 Schema = Annotated[str, typer.Option("--schema", metavar="FILE", help="A schema file (.pg); - reads standard input.")]
+CommitDurability = Annotated[
+    Durability, typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process.")
+]

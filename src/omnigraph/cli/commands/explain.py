@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.inputs import parameters, query_text
-from omnigraph.cli.options import Branch, Inline, Json, Params, ParamsFile, Profile, Query, Store
+from omnigraph.cli.options import Branch, Inline, Json, Params, ParamsFile, Profile, Query, QueryName, Store
 from omnigraph.cli.session import Session
 
 
@@ -17,9 +17,7 @@ def register(application: typer.Typer) -> None:
 
 
 def explain(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which query, when the source declares several.")
-    ] = None,
+    name: QueryName = None,
     query_file: Query = None,
     inline: Inline = None,
     params: Params = None,

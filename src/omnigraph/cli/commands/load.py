@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.options import Actor, Branch, Durability, Json, Profile, Quiet, Store, Uri, Yes
+from omnigraph.cli.options import Actor, Branch, CommitDurability, Durability, Json, Profile, Quiet, Store, Uri, Yes
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -66,10 +66,7 @@ def load(
     ] = None,
     branch: Branch = "main",
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
-    durability: Annotated[
-        Durability,
-        typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process."),
-    ] = Durability.FULL,
+    durability: CommitDurability = Durability.FULL,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
     ] = None,

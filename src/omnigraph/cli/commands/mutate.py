@@ -10,6 +10,7 @@ from omnigraph.cli.inputs import parameters, query_text
 from omnigraph.cli.options import (
     Actor,
     Branch,
+    CommitDurability,
     Durability,
     Inline,
     Json,
@@ -17,6 +18,7 @@ from omnigraph.cli.options import (
     ParamsFile,
     Profile,
     Query,
+    QueryName,
     Quiet,
     Store,
 )
@@ -29,9 +31,7 @@ def register(application: typer.Typer) -> None:
 
 
 def mutate(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which query, when the source declares several.")
-    ] = None,
+    name: QueryName = None,
     query_file: Query = None,
     inline: Inline = None,
     params: Params = None,
@@ -41,10 +41,7 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="ID", help="Write only if this commit still is the branch's head."),
     ] = None,
-    durability: Annotated[
-        Durability,
-        typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process."),
-    ] = Durability.FAST,
+    durability: CommitDurability = Durability.FAST,
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
