@@ -45,7 +45,7 @@ def spawn(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
         cwd=cwd,
         env={**os.environ, **(env or {})},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=120,
         check=False,
     )

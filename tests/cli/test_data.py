@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.program import call
+from tests.cli.program import call, spawn
 
 import omnigraph
 from omnigraph.cli.commands.load import parse_mapping, sources
@@ -284,3 +284,12 @@ def test_a_value_of_the_wrong_kind_in_a_file_names_its_record(root: Path) -> Non
     assert outcome.code == 1
     assert "people.csv: record 2 (line 3): Person.age" in outcome.err
     assert "rows=0" in call("snapshot", root).out
+
+
+def test_output_is_utf_8_in_every_locale(loaded: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    words = ["query", "everybody", "--query", queries(loaded), "--store", loaded]
+    assert "Zoë" in spawn(*words, env=plain).out
+    changed = spawn("mutate", "add_person", *words[2:], "--params", '{"name": "x"}', env=plain)
+    assert changed.code == 0
+    assert "→" in changed.err

@@ -6,6 +6,7 @@ code. A verb is listed once, in `VERBS`.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -44,6 +45,10 @@ VERBS: dict[str, str] = {
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command line and leave the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Data is UTF-8 whatever the locale says, so that a result never depends on the machine it was asked from.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     sys.exit(run(sys.argv[1:] if words is None else words))
 
 
