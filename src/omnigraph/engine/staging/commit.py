@@ -230,11 +230,22 @@ def _undo(recovery: RecoveryContext, intent: Intent, failure: BaseException) -> 
     if resolution is None and not recovery.intents.exists(intent.operation_id):
         # Somebody who took this writer for dead has resolved it; the history says how.
         return was_published(recovery, intent)
+    recovery.intents.abandon(intent.operation_id)
     raise RecoveryRequiredError(
         f"the write {intent.operation_id} failed ({failure}) and could not be undone yet — the next write or open of"
         " the graph does that",
         operation_id=intent.operation_id,
     ) from failure
+
+
+def _undo_refused(recovery: RecoveryContext, intent: Intent, refused: ConflictError) -> bool:
+    """Undo a write whose publish was refused; whatever stops this leaves the intent to others."""
+    try:
+        failpoints.maybe_fail(failpoints.PUBLISH_REJECTED)
+        return _undo(recovery, intent, refused)
+    except BaseException:
+        recovery.intents.abandon(intent.operation_id)
+        raise
 
 
 def _remember_ids(write: TableWrite, handle: TableHandle) -> None:
@@ -262,8 +273,7 @@ def _publish(
         snapshot = _publish_patiently(recovery, transaction, intent, commit_id, handles)
         failpoints.maybe_fail(failpoints.PUBLISH_AFTER_COMMIT)
     except ConflictError as refused:
-        failpoints.maybe_fail(failpoints.PUBLISH_REJECTED)
-        if not _undo(recovery, intent, refused):
+        if not _undo_refused(recovery, intent, refused):
             raise StaleAttempt(refused) from refused
         snapshot = recovery.manifest.snapshot(transaction.request.branch)
     except BaseException as failure:
