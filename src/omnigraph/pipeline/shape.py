@@ -35,13 +35,13 @@ _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 class Shaped:
     """Rows of some tables with `__record` and `__line` columns, and what is wrong with them, numbered likewise.
 
-    The numbers count from the start of the piece (lines) or of the file (Parquet rows). `supplied_ids` is False when
-    the input certainly gave no id of its own, so that ids which no key decides are fresh and need no comparing.
+    The numbers count from the start of the piece (lines) or of the file (Parquet rows). `with_ids` are the tables
+    whose ids the input decides; all others are fresh and need no comparing.
     """
 
     tables: dict[TableKey, list[pa.Table]] = field(default_factory=dict)
     problems: list[RecordProblem] = field(default_factory=list)
-    supplied_ids: bool = True
+    with_ids: set[TableKey] = field(default_factory=set)
 
 
 def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Iterator[Shaped]:
@@ -67,7 +67,7 @@ def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Itera
 def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
     """Read and check a run of whole JSON lines."""
     read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1)
-    shaped = Shaped(read.tables, list(read.problems), supplied_ids=b'"id"' in data or b"\\u" in data)
+    shaped = Shaped(read.tables, list(read.problems), read.with_ids)
     for key, tables in read.tables.items():
         for table in tables:
             shaped.problems += _checked(catalog.tables[key], table)
@@ -103,7 +103,8 @@ def shape_columns(
     faulty = {(p.row, p.message.partition(":")[0]) for p in found}
     found += [p for p in problems if (p.row, p.message.removesuffix(" is required")) not in faulty]
     table = table.append_column(RECORD, numbers).append_column(LINE, numbers)
-    shaped = Shaped({entity.table_key: [table]}, supplied_ids="id" in choice)
+    decided = bool(getattr(entity, "key", ())) or (ids is not None and ids.null_count < rows)
+    shaped = Shaped({entity.table_key: [table]}, with_ids={entity.table_key} if decided else set())
     shaped.problems = [RecordProblem(first_row + p.row + 1, first_row + p.row + 1, p.message) for p in found]
     if not found:
         shaped.problems = _checked(entity, table)

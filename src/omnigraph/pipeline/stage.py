@@ -298,7 +298,7 @@ class _Writers:
                 buffer.runs.append(Run(source, first, stored.num_rows))
                 buffer.rows += stored.num_rows
                 buffer.bytes += stored.nbytes
-                buffer.supplied_ids |= shaped.supplied_ids
+                buffer.supplied_ids |= key in shaped.with_ids
             if buffer.rows >= FRAGMENT_ROWS:
                 self._write(key)
         while sum(buffer.bytes for buffer in self._buffers.values()) > self._plan.buffer_bytes:

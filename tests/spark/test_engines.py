@@ -1,0 +1,97 @@
+"""Both engines give the same graph, and `auto` says which it takes and why."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.conftest import SCHEMA
+from tests.spark.records import city, knows, lives_in, person, write_lines
+
+from omnigraph.engine.operations.export import export_lines
+from omnigraph.errors import GraphError
+from omnigraph.graph import Graph, create
+from omnigraph.pipeline import choice, choose_engine, quick
+
+pytestmark = pytest.mark.spark
+
+
+def records(chosen: random.Random) -> list[dict[str, Any]]:
+    """A small load with explicit edge ids, mostly valid, now and then with something wrong."""
+    names, codes = [f"n{n}" for n in range(8)], range(4)
+    found: list[dict[str, Any]] = []
+    for name in chosen.sample(names, chosen.randint(1, 6)):
+        data: dict[str, Any] = {"age": chosen.choice([1, None, 151 if chosen.random() < 0.1 else 2])}
+        if chosen.random() < 0.3:
+            data["email"] = chosen.choice(["x@x", "y@x", f"{name}@x"])
+        found.append(person(name, **data))
+    found += [city(code, size=chosen.randint(0, 9)) for code in chosen.sample(codes, 2)]
+    for _ in range(chosen.randint(0, 5)):
+        found.append(knows(chosen.choice(names), chosen.choice(names), id=f"k{chosen.randint(0, 5)}"))
+    if chosen.random() < 0.5:
+        found.append(lives_in(chosen.choice(names), chosen.choice(codes), id=f"l{chosen.randint(0, 3)}"))
+    chosen.shuffle(found)
+    return found
+
+
+def attempt(graph: Graph, path: Path, mode: str, engine: str, spark: Any) -> str:
+    try:
+        options = {"spark": spark} if engine == "spark" else {}
+        graph.load(path, mode=mode, engine=engine, **options)
+    except GraphError as error:
+        return type(error).__name__
+    return "loaded"
+
+
+def content(graph: Graph) -> list[str]:
+    return list(export_lines(graph.context.catalog, graph.snapshot()))
+
+
+@pytest.mark.parametrize(("seed", "joins"), [(1, False), (2, False), (3, True), (4, True)])
+def test_random_loads_end_alike_on_both_engines(
+    seed: int, joins: bool, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if joins:
+        monkeypatch.setattr(quick, "IDS_MAX", -1)
+    chosen = random.Random(seed)
+    graphs = {engine: create(tmp_path / engine, SCHEMA) for engine in ("local", "spark")}
+    outcomes = set()
+    everybody = [*(person(f"n{n}") for n in range(8)), *(city(code) for code in range(4))]
+    for number in range(7):
+        mode = chosen.choice(["append", "merge", "merge", "overwrite"])
+        path = write_lines(tmp_path / f"{number}.jsonl", *(records(chosen) if number else everybody))
+        found = {engine: attempt(graph, path, mode, engine, spark) for engine, graph in graphs.items()}
+        assert found["local"] == found["spark"], (number, mode)
+        assert content(graphs["local"]) == content(graphs["spark"]), (number, mode)
+        outcomes.add(found["local"])
+    assert {"loaded"} < outcomes
+
+
+def test_inputs_per_type_read_alike_on_both_engines(tmp_path: Path, spark: Any) -> None:
+    pq.write_table(pa.table({"full": ["a", "b"], "age": [1, 2]}), tmp_path / "p.parquet")
+    (tmp_path / "c.csv").write_text("code,size\n1,5\n")
+    source = {"Person": str(tmp_path / "p.parquet"), "City": str(tmp_path / "c.csv")}
+    graphs = {engine: create(tmp_path / engine, SCHEMA) for engine in ("local", "spark")}
+    for engine, graph in graphs.items():
+        result = graph.load(source, engine=engine, columns={"Person": {"name": "full"}})
+        assert (result.engine, result.rows) == (engine, {"node:City": 1, "node:Person": 2})
+    assert content(graphs["local"]) == content(graphs["spark"])
+
+
+def test_auto_chooses_by_source_and_size(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_lines(tmp_path / "a.jsonl", person("a"))
+    small = choose_engine(path)
+    assert small.engine == "local"
+    assert "less than" in small.reason
+    assert choose_engine({"Person": spark.range(1)}).engine == "spark"
+    monkeypatch.setattr(choice, "SPARK_FROM_BYTES", 1)
+    assert choose_engine(str(path)).engine == "spark"
+    graph = create(tmp_path / "graph", SCHEMA)
+    result = graph.load(path)
+    assert (result.engine, "more than" in result.reason) == ("spark", True)
+    assert json.loads(content(graph)[0])["data"]["id"] == "a"
