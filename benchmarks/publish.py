@@ -1,9 +1,10 @@
 """What a table commit and a publish cost, and whether they stay that cheap.
 
-Prints one JSON document: p50 and p99 in milliseconds of the stages of one small write (stage, commit, publish) at
-100 and at 5,000 commits, their ratio, the same for full durability, and a raw pylance append plus overwrite beside it.
+Builds a young graph (100 commits), an old one (5,000 commits) and a young one with full durability, then writes one row
+to each in turn, beside a raw pylance append and overwrite, so that whatever else the machine does hits all of them
+alike. Prints one JSON document: p50 and p99 in milliseconds of the stages of a write, and the ratios.
 
-    python benchmarks/publish.py [--commits 5000] [--keep DIRECTORY]
+    python benchmarks/publish.py [--commits 5000] [--writes 200]
 """
 
 import argparse
@@ -30,8 +31,7 @@ from omnigraph.ids import CommitId, new_ulid, node_key, now_micros
 
 SCHEMA = "node Person { name: String @key }"
 PERSON = node_key("Person")
-WINDOW = 100
-"""Writes a percentile is taken over."""
+YOUNG = 100
 
 Timings = dict[str, list[float]]
 
@@ -45,7 +45,6 @@ def _write(store: TableStore, manifest: Manifest, number: int, timings: Timings)
     start = time.perf_counter()
     snapshot = manifest.snapshot()
     base = snapshot.open(PERSON)
-    name = f"p{number % 4000}"
     if number % 4 == 3:
         found = base.scan(["id"], pc.field("id") == f"p{number - 1}", with_row_id=True, with_row_address=True)
         staged = stage_changes(
@@ -55,8 +54,7 @@ def _write(store: TableStore, manifest: Manifest, number: int, timings: Timings)
             updated_row_ids=found["_rowid"].to_numpy(),
         )
     else:
-        name = f"p{number}"
-        staged = stage_changes(base, new_rows=_row(base.schema, name))
+        staged = stage_changes(base, new_rows=_row(base.schema, f"p{number}"))
     assert staged is not None
     staged_at = time.perf_counter()
     table = store.commit(base, staged, {"omnigraph.operation_id": "bench", "omnigraph.step": "1"})
@@ -79,62 +77,86 @@ def _percentiles(values: list[float]) -> dict[str, float]:
     return {"p50": round(statistics.median(ordered) * 1e3, 2), "p99": round(p99 * 1e3, 2)}
 
 
-def _summary(timings: Timings, upto: int) -> dict[str, dict[str, float]]:
-    return {name: _percentiles(values[upto - WINDOW : upto]) for name, values in timings.items()}
+class Writer:
+    """One graph that is written to, and the time of every stage of every write."""
+
+    def __init__(self, root: Path, commits: int, durability: Durability = Durability.FAST) -> None:
+        self.store = TableStore(str(root), durability=durability)
+        create_graph(self.store, SCHEMA)
+        self.manifest = Manifest(self.store)
+        self.number = 0
+        self.timings = _empty()
+        for _ in range(commits):
+            self.write()
+        self.timings = _empty()
+
+    def write(self) -> None:
+        """One write more."""
+        _write(self.store, self.manifest, self.number, self.timings)
+        self.number += 1
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Percentiles of every stage, after checking that nothing got lost."""
+        assert len(self.manifest.history.list()) == self.number + 1
+        return {name: _percentiles(values) for name, values in self.timings.items()}
 
 
-def run(root: Path, commits: int, durability: Durability) -> Timings:
-    """Write so often into a new graph; the time of every stage of every write."""
-    store = TableStore(str(root), durability=durability)
-    create_graph(store, SCHEMA)
-    manifest = Manifest(store)
-    timings: Timings = {"stage": [], "commit": [], "publish": [], "whole": []}
-    for number in range(commits):
-        _write(store, manifest, number, timings)
-    assert len(manifest.history.list()) == commits + 1
-    return timings
+def _empty() -> Timings:
+    return {"stage": [], "commit": [], "publish": [], "whole": []}
 
 
-def raw(root: Path, commits: int) -> dict[str, float]:
+class Raw:
     """The same bytes without us: one pylance append to a table, one overwrite of a table of 40 rows."""
-    schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
-    table = lance.write_dataset(_row(schema, "a"), str(root / "t"), enable_stable_row_ids=True)
-    rows = pa.table({"id": [str(i) for i in range(40)], "name": ["x" * 80] * 40}, schema=schema)
-    manifest = lance.write_dataset(rows, str(root / "m"), enable_stable_row_ids=True)
-    times = []
-    for number in range(commits):
+
+    def __init__(self, root: Path) -> None:
+        self.schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("name", pa.string())])
+        self.rows = pa.table({"id": [str(i) for i in range(40)], "name": ["x" * 80] * 40}, schema=self.schema)
+        self.table = lance.write_dataset(_row(self.schema, "a"), str(root / "t"), enable_stable_row_ids=True)
+        self.manifest = lance.write_dataset(self.rows, str(root / "m"), enable_stable_row_ids=True)
+        self.times: list[float] = []
+
+    def write(self) -> None:
+        """One append and one overwrite."""
         start = time.perf_counter()
-        append = write_fragments(_row(schema, f"p{number}"), table, mode="append", return_transaction=True)
-        table = LanceDataset.commit(table, append, max_retries=0)
-        swap = write_fragments(rows, manifest, mode="overwrite", return_transaction=True)
-        manifest = LanceDataset.commit(manifest, swap, max_retries=0)
-        times.append(time.perf_counter() - start)
-    return _percentiles(times[-WINDOW:])
+        row = _row(self.schema, f"p{len(self.times)}")
+        append = write_fragments(row, self.table, mode="append", return_transaction=True)
+        self.table = LanceDataset.commit(self.table, append, max_retries=0)
+        swap = write_fragments(self.rows, self.manifest, mode="overwrite", return_transaction=True)
+        self.manifest = LanceDataset.commit(self.manifest, swap, max_retries=0)
+        self.times.append(time.perf_counter() - start)
+
+
+def measure(base: Path, commits: int, writes: int) -> dict[str, object]:
+    """Build the graphs, write to all of them in turn, and report."""
+    young, old = Writer(base / "young", YOUNG), Writer(base / "old", commits)
+    full, raw = Writer(base / "full", YOUNG, Durability.FULL), Raw(base / "raw")
+    for _ in range(writes):
+        for writer in (young, old, full, raw):
+            writer.write()
+    early, late, synced, plain = young.summary(), old.summary(), full.summary(), _percentiles(raw.times)
+    return {
+        "writes": writes,
+        f"at_{YOUNG}_commits": early,
+        f"at_{commits}_commits": late,
+        "p50_old_over_young": {name: round(late[name]["p50"] / early[name]["p50"], 2) for name in late},
+        "full": synced,
+        "p50_full_over_fast": round(synced["whole"]["p50"] / early["whole"]["p50"], 2),
+        "raw_append_and_overwrite": plain,
+        "p50_ours_over_raw": round(early["whole"]["p50"] / plain["p50"], 2),
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=5000)
-    parser.add_argument("--keep", type=Path, help="leave the graphs here instead of removing them")
+    parser.add_argument("--writes", type=int, default=200)
     arguments = parser.parse_args()
-    base = Path(arguments.keep or tempfile.mkdtemp(prefix="omnigraph-bench-"))
+    base = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
     try:
-        fast = run(base / "fast", arguments.commits, Durability.FAST)
-        full = run(base / "full", 2 * WINDOW, Durability.FULL)
-        early, late = _summary(fast, 100 + WINDOW), _summary(fast, arguments.commits)
-        report = {
-            "commits": arguments.commits,
-            "fast_early": early,
-            "fast_late": late,
-            "p50_late_over_early": {k: round(late[k]["p50"] / early[k]["p50"], 2) for k in late},
-            "full": _summary(full, 2 * WINDOW),
-            "raw_append_and_overwrite": raw(base / "raw", 2 * WINDOW),
-        }
-        print(json.dumps(report, indent=2))
+        print(json.dumps(measure(base, arguments.commits, arguments.writes), indent=2))
     finally:
-        if arguments.keep is None:
-            shutil.rmtree(base, ignore_errors=True)
+        shutil.rmtree(base, ignore_errors=True)
 
 
 if __name__ == "__main__":
