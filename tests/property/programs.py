@@ -134,7 +134,7 @@ constraint_arguments = opaque(
         st.builds(s.Name, names.filter(lambda name: name not in ("true", "false"))),
         st.builds(s.Range, bounds, st.none() | bounds),
         st.builds(s.Range, st.none(), bounds),
-        st.builds(s.Constant, st.one_of(texts, bounds, st.booleans())),
+        st.builds(s.Constant, st.one_of(texts, integers, floats, st.booleans())),
     )
 )
 constraints = st.builds(

@@ -11,7 +11,7 @@ from omnigraph.language import query_ast as ast
 from omnigraph.language.grammar import Grammar
 from omnigraph.language.literals import float_value, integer_value, span_of, string_value
 from omnigraph.language.schema_ast import TypeSyntax
-from omnigraph.language.schema_parser import list_type, nullable_type, vector_type
+from omnigraph.language.schema_parser import nullable_type
 from omnigraph.language.source import LocalError, Source
 
 
@@ -69,10 +69,10 @@ class _Builder(Transformer[Any, Any]):
         return nullable_type(core, question)
 
     def list_type(self, _bracket: Token, scalar: Token) -> TypeSyntax:
-        return list_type(scalar)
+        return TypeSyntax(str(scalar), is_list=True, span=span_of(scalar))
 
     def vector_type(self, dimension: Token) -> TypeSyntax:
-        return vector_type(dimension)
+        return TypeSyntax("Vector", dimension=integer_value(dimension), span=span_of(dimension))
 
     def scalar_type(self, scalar: Token) -> TypeSyntax:
         return TypeSyntax(str(scalar), span=span_of(scalar))

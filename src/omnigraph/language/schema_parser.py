@@ -53,21 +53,6 @@ def _grammar() -> Grammar:
     return Grammar("schema.lark", _Builder())
 
 
-def vector_type(dimension: Token) -> TypeSyntax:
-    """`Vector(n)` in either language."""
-    value = integer_value(dimension)
-    if not 1 <= value <= DIMENSION_MAX:
-        raise LocalError(f"a Vector has 1 to {DIMENSION_MAX} dimensions, not {value}", span_of(dimension))
-    return TypeSyntax("Vector", dimension=value, span=span_of(dimension))
-
-
-def list_type(scalar: Token) -> TypeSyntax:
-    """`[T]` in either language."""
-    if scalar == "Blob":
-        raise LocalError("a list of Blob is not possible", span_of(scalar))
-    return TypeSyntax(str(scalar), is_list=True, span=span_of(scalar))
-
-
 def nullable_type(core: TypeSyntax, question: Token | None) -> TypeSyntax:
     """A core type with or without `?`."""
     if question is None:
@@ -129,11 +114,16 @@ class _Builder(Transformer[Any, Any]):
 
     @v_args(inline=True)
     def list_type(self, scalar: Token) -> TypeSyntax:
-        return list_type(scalar)
+        if scalar == "Blob":
+            raise LocalError("a list of Blob is not possible", span_of(scalar))
+        return TypeSyntax(str(scalar), is_list=True, span=span_of(scalar))
 
     @v_args(inline=True)
     def vector_type(self, dimension: Token) -> TypeSyntax:
-        return vector_type(dimension)
+        value = integer_value(dimension)
+        if not 1 <= value <= DIMENSION_MAX:
+            raise LocalError(f"a Vector has 1 to {DIMENSION_MAX} dimensions, not {value}", span_of(dimension))
+        return TypeSyntax("Vector", dimension=value, span=span_of(dimension))
 
     @v_args(inline=True)
     def scalar_type(self, scalar: Token) -> TypeSyntax:

@@ -17,6 +17,7 @@ from omnigraph.catalog.types import PropertyType
 from omnigraph.errors import GraphError, QueryNotFoundError
 from omnigraph.language import parse_query_file
 from omnigraph.language import query_ast as ast
+from omnigraph.language.schema_parser import DIMENSION_MAX
 from omnigraph.language.source import Source
 from omnigraph.plan.matching import match_pattern
 from omnigraph.plan.operators import Parameter, Plan, ReadPlan, WritePlan
@@ -139,8 +140,17 @@ def _scope(catalog: Catalog, query: ast.Query, source: Source) -> Scope:
             raise scope.fail(None, f"${parameter.name} is reserved", parameter.span)
         if parameter.name in parameters:
             raise scope.fail(None, f"parameter ${parameter.name} is declared twice", parameter.span)
-        parameters[parameter.name] = property_type(parameter.type)
+        parameters[parameter.name] = _parameter_type(scope, parameter)
     return scope
+
+
+def _parameter_type(scope: Scope, parameter: ast.Parameter) -> PropertyType:
+    kind = parameter.type
+    if kind.dimension is not None and not 1 <= kind.dimension <= DIMENSION_MAX:
+        raise scope.fail(None, f"a Vector has 1 to {DIMENSION_MAX} dimensions, not {kind.dimension}", kind.span)
+    if kind.is_list and kind.scalar == "Blob":
+        raise scope.fail(None, "a list of Blob is not possible", kind.span)
+    return property_type(kind)
 
 
 def _anonymous(query: ast.Query) -> Iterator[str]:

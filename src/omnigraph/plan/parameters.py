@@ -144,7 +144,7 @@ def _datetime(name: str, value: Any) -> dt.datetime:
     if isinstance(value, dt.datetime):
         moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    return _parsed(name, value, "date-time", parse_datetime)
+    return _parsed(name, value, "date", parse_datetime)
 
 
 def _parsed(name: str, value: Any, what: str, parse: Callable[[str], _Moment]) -> _Moment:

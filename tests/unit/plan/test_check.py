@@ -283,9 +283,9 @@ def test_a_key_is_never_assigned_by_an_update() -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    ["$a: String, $a: I32", "$__nanograph_now: DateTime", "$_: String"],
+    ["$a: String, $a: I32", "$__nanograph_now: DateTime", "$_: String", "$v2: Vector(0)", "$l: [Blob]"],
 )
-def test_reserved_and_duplicate_parameters_are_refused(parameters: str) -> None:
+def test_reserved_duplicate_and_impossible_parameters_are_refused(parameters: str) -> None:
     assert code_of(f"query t({parameters}) {{ match {{ $v: Vessel }} return {{ $v }} }}") == "type"
 
 
