@@ -22,6 +22,7 @@ from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.export import export_lines
@@ -312,6 +313,43 @@ class Graph:
         The result is an `omnigraph.pipeline.GraphFrames`; without a session the active one is taken, or one is started.
         """
         return import_module(_PIPELINE).GraphFrames(self.context, session, branch=branch, at=at)
+
+    def read_blob(
+        self,
+        type_name: str,
+        id: str,
+        property: str,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        entity: str | None = None,
+        offset: int = 0,
+        length: int | None = None,
+    ) -> bytes:
+        """The bytes of a Blob property, or a range of them; `entity` tells a node type from an edge type of one name.
+
+        Raises:
+            NotFoundError: there is no entity of this id, or its blob is null.
+            InputError: it is not a Blob property, or the blob is a reference, whose URI the message names.
+        """
+        context = self.context
+        selector = BlobSelector(type_name, id, property, entity)
+        return read_blob(context.catalog, resolve_snapshot(context, branch, at), selector, offset=offset, length=length)
+
+    def stat_blob(
+        self,
+        type_name: str,
+        id: str,
+        property: str,
+        branch: str = MAIN,
+        at: str | int | None = None,
+        *,
+        entity: str | None = None,
+    ) -> BlobInfo:
+        """How large a blob is, or where it lies; raises as `read_blob` does, except that references are described."""
+        context = self.context
+        selector = BlobSelector(type_name, id, property, entity)
+        return stat_blob(context.catalog, resolve_snapshot(context, branch, at), selector)
 
     def refresh(self) -> None:
         """Look at storage afresh: finish what dead writers left, then forget what is cached."""

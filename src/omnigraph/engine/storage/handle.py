@@ -232,6 +232,14 @@ class TableHandle:
         back[order] = np.arange(len(order))
         return found.take(pa.array(back))
 
+    def read_blob(self, column: str, row_id: int, offset: int, length: int) -> bytes:
+        """Bytes of one managed blob, by the stable row id; only the wanted range is read."""
+        with translated(f"reading a blob of {self.path}"):
+            (blob,) = self._dataset.take_blobs(column, ids=[row_id])
+            with blob:
+                blob.seek(offset)
+                return bytes(blob.read(length))
+
     def row_ids(self, addresses: Addresses) -> Addresses:
         """The stable row ids of addressed rows, in the order asked for."""
         found = np.empty(len(addresses), dtype=np.uint64)
