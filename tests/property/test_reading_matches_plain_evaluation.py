@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading import ReadOptions, execute
+from omnigraph.engine.reading import tables as tables_module
 from omnigraph.engine.reading.cache import SHARED
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.plan import operators as op
@@ -162,11 +163,15 @@ def write(rng, store, path, entities, fields):
         return pa.table([column([row.get(name) for row in part], kind) for name, kind in fields], schema=schema)
 
     store.create(path, schema, table(parts[0]))
-    for part in parts[1:]:
-        if part:
-            lance.write_dataset(table(part), store.location(path), mode="append")
-    if ghosts:
-        lance.dataset(store.location(path)).delete("id LIKE 'ghost%'")
+
+    def rest():
+        for part in parts[1:]:
+            if part:
+                lance.write_dataset(table(part), store.location(path), mode="append")
+        if ghosts:
+            lance.dataset(store.location(path)).delete("id LIKE 'ghost%'")
+
+    return rest
 
 
 class Tables:
@@ -183,16 +188,36 @@ class Tables:
 
 
 def store_graph(rng, graph, root):
+    """Write the tables; half of the time something is read when they are half written, which fills every cache."""
     store = TableStore(str(root))
+    later = []
     for name, properties in NODE_TYPES.items():
         fields = [("id", pa.string()), *((p, arrow_of(kind)) for p, kind in properties.items())]
-        write(rng, store, f"node/{name}", graph.nodes[name], fields)
+        later.append(write(rng, store, f"node/{name}", graph.nodes[name], fields))
     for name, (_, _, properties) in EDGE_TYPES.items():
         ends = [("id", pa.string()), ("src", pa.string()), ("dst", pa.string())]
-        write(
-            rng, store, f"edge/{name}", graph.edges[name], [*ends, *((p, arrow_of(k)) for p, k in properties.items())]
-        )
+        more = [(p, arrow_of(kind)) for p, kind in properties.items()]
+        later.append(write(rng, store, f"edge/{name}", graph.edges[name], [*ends, *more]))
+    if rng.random() < 0.5:
+        read_everything(Tables(store))
+    for rest in later:
+        rest()
     return Tables(store)
+
+
+def read_everything(tables):
+    for edge, (source, target, _) in EDGE_TYPES.items():
+        for way in ("s", "t"):
+            scans = (op.Scan("s", source), op.Scan("t", target))
+            expands = [op.Expand(edge, "s", "t", source, target)]
+            if source == target:
+                expands.append(op.Expand(edge, "s", "t", source, target, undirected=True))
+            for expand in expands:
+                key = op.EntityId(way)
+                count = op.Aggregate(op.AggregateFunction.COUNT, op.EntityId("s"))
+                columns = [op.Projection(f"c{n}", e, PropertyType(Scalar.STRING)) for n, e in enumerate((key, count))]
+                plan = op.ReadPlan("q", (), op.Pattern(scans, (expand,)), tuple(columns), is_aggregate=True)
+                execute(plan, tables, {}).to_table()
 
 
 class PlanMaker:
@@ -498,3 +523,34 @@ def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_pa
         run_cases(77, 8, 50, tmp_path, ReadOptions(use_value_indexes=False, use_factoring=False))
     finally:
         SHARED.resize(4 << 30)
+
+
+def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_taken(tmp_path, monkeypatch):
+    for name, value in {
+        "scan.INDEXED_ROWS_MIN": 0,
+        "scan.ASKED_BEFORE_INDEXING": 1,
+        "aggregate.CODES_MIN": 0,
+        "match.MERGE_MIN": 0,
+        "ordering.RANKS_FROM_DICTIONARY_MIN": 0,
+        "kernels.VISITED_CELLS_MAX": 3,
+        "dictionary.SMALL": 0,
+        "dictionary.TAIL_MAX": 1,
+        "segments.EDGES_MIN": 1,
+    }.items():
+        monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
+    run_cases(99, 10, 70, tmp_path)
+
+
+def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("omnigraph.engine.reading.segments.EDGES_MIN", 1)
+    rng = random.Random(123)
+    for number in range(6):
+        graph = random_graph(rng)
+        tables = store_graph(rng, graph, tmp_path / str(number))
+        read_everything(tables)
+        for _ in range(30):
+            maker = PlanMaker(rng)
+            plan = maker.plan()
+            SHARED.clear()
+            tables_module._DICTIONARIES.clear()
+            check(plan, graph, maker.values(), Tables(tables.store))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.types import Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints, distinct
@@ -25,6 +26,8 @@ from omnigraph.errors import InternalError
 from omnigraph.plan.operators import Aggregate, AggregateFunction, EntityId, Expression, PropertyRef
 
 Floats = npt.NDArray[np.float64]
+CODES_MIN = 4096
+"""From this many rows on, texts are grouped by codes that the cache keeps."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,11 @@ def _key_numbers(context: Context, frame: Frame, key: Expression) -> Ints:
         return frame.columns[key.variable]
     if not isinstance(key, PropertyRef):
         raise InternalError(f"{type(key).__name__} cannot be a group key")
-    values = FrameRows(context, frame).fetch(key)
+    rows = FrameRows(context, frame)
+    if len(frame) >= CODES_MIN and key.type.scalar is Scalar.STRING:
+        codes = context.view(key.variable).value_codes(key.property)
+        return np.asarray(codes[rows.positions(key.variable)], dtype=np.int64)
+    values = rows.fetch(key)
     if pa.types.is_floating(values.type):
         values = canonical_floats(values)
     encoded = pc.dictionary_encode(values, null_encoding="mask")

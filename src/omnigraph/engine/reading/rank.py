@@ -56,9 +56,10 @@ def _key(values: npt.NDArray[np.int64]) -> Key:
 
 def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | None) -> Ranked:
     places = positions(context, rank.property.variable, frame.columns[rank.property.variable])
-    unique, group = np.unique(places, return_inverse=True)
+    ascending = len(places) < 2 or bool((places[1:] > places[:-1]).all())
+    unique = places if ascending else np.unique(places)
     near = nearest_candidates(context, rank, unique, len(unique) if limit is None else limit)
-    kept = np.flatnonzero(near[group.reshape(-1)])
+    kept = np.searchsorted(places, near) if ascending else np.flatnonzero(np.isin(places, near))
     scores, known = distances(context, rank, places[kept])
     if not known.all():
         kept, scores = kept[known], scores[known]
@@ -78,18 +79,19 @@ def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Rank
     smoothing = context.constant(rank.k).value
     if smoothing is None or smoothing <= 0:
         raise InputError("the k of rrf must be an integer above 0", code="param")
-    nodes = np.unique(frame.columns[variable])
+    column = frame.columns[variable]
+    ascending = len(column) < 2 or bool((column[1:] > column[:-1]).all())
+    nodes = column if ascending else np.unique(column)
     first = _places(context, rank.first, variable, nodes, limit)
     second = _places(context, rank.second, variable, nodes, limit)
     scores = np.where(first > 0, 1.0 / (smoothing + first), 0.0) + np.where(second > 0, 1.0 / (smoothing + second), 0.0)
-    kept = np.flatnonzero((first > 0) | (second > 0))
-    rows = _one_row_per_node(context, frame, variable)
-    index = np.searchsorted(nodes, frame.columns[variable][rows])
-    chosen = np.isin(index, kept)
-    rows, index = rows[chosen], index[chosen]
+    held = (first > 0) | (second > 0)
+    frame = frame.where(held[np.arange(len(nodes)) if ascending else np.searchsorted(nodes, column)])
+    frame = frame.take(_one_row_per_node(context, frame, variable))
+    index = np.searchsorted(nodes, frame.columns[variable])
     last = np.int64(2**62)
     ties = tuple(_key(np.where(place > 0, place, last)[index]) for place in (first, second))
-    return Ranked(frame.take(rows), scores[index], (_key(~float_key(scores[index])),), ties)
+    return Ranked(frame, scores[index], (_key(~float_key(scores[index])),), ties)
 
 
 def _one_row_per_node(context: Context, frame: Frame, variable: str) -> Ints:

@@ -146,7 +146,7 @@ def equal_positions(context: Context, view: TableView, predicate: Predicate) -> 
         return None
     reference, other = parsed
     value = context.constant(other).value
-    if value is None:
+    if value is None or not view.fragments:
         return np.empty(0, dtype=np.int64)
     if reference.type.scalar in INTEGERS:
         if isinstance(value, float):

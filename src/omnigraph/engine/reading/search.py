@@ -218,8 +218,9 @@ def distances(context: Context, rank: Nearest, positions: npt.NDArray[Any]) -> t
         return result, known
     view = context.view(rank.property.variable)
     for places, rows, part in _by_fragment(view, rank.property.property, positions):
-        result[places] = exact_distances(part.matrix, rows, query)
-        known[places] = True if part.valid is None else part.valid[rows]
+        if rows is not None:
+            result[places] = exact_distances(part.matrix, rows, query)
+            known[places] = True if part.valid is None else part.valid[rows]
     return result, known
 
 
@@ -234,44 +235,51 @@ def exact_distances(matrix: npt.NDArray[np.float32], rows: Ints, query: npt.NDAr
     return result
 
 
-def nearest_candidates(context: Context, rank: Nearest, positions: Ints, count: int) -> Bools:
-    """Marks, among distinct positions, a superset of the `count` nearest; null vectors are never marked.
+def nearest_candidates(context: Context, rank: Nearest, positions: Ints, count: int) -> Ints:
+    """Among distinct ascending positions, those that may be one of the `count` nearest; null vectors never are.
 
     Single precision orders them; whoever is within its error of the last place stays in.
     """
-    marks = np.zeros(len(positions), dtype=np.bool_)
     query = query_vector(context, rank)
-    if query is None or not count:
-        return marks
+    if query is None or not count or not len(positions):
+        return positions[:0]
     view = context.view(rank.property.variable)
-    approximate = np.full(len(positions), np.inf, dtype=np.float32)
+    everything = len(positions) == view.position_count
+    approximate = np.empty(len(positions), dtype=np.float32)
     longest = 0.0
-    for places, rows, part in _by_fragment(view, rank.property.property, positions):
-        whole = len(rows) == len(part.matrix)
-        if whole and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
-            products = part.matrix @ query
-            estimate = part.norms - 2 * products
+    for places, rows, part in _by_fragment(view, rank.property.property, None if everything else positions):
+        if rows is None:
+            estimate, valid = part.norms - 2 * (part.matrix @ query), part.valid
         else:
             estimate = part.norms[rows] - 2 * (part.matrix[rows] @ query)
-        if part.valid is not None:
-            estimate = np.where(part.valid[rows], estimate, np.inf).astype(np.float32)
-        approximate[places] = estimate
+            valid = None if part.valid is None else part.valid[rows]
+        approximate[places] = estimate if valid is None else np.where(valid, estimate, np.inf)
         longest = max(longest, part.longest)
     length = float(np.linalg.norm(query.astype(np.float64)))
     if count >= len(positions) or max(longest, length) > OVERFLOW_LENGTH:
-        return distances(context, rank, positions)[1]
+        return positions[distances(context, rank, positions)[1]]
     limit = float(np.partition(approximate, count - 1)[count - 1])
     unit = float(np.finfo(np.float32).eps)
     error = 2 * unit * len(query) * longest * length + 4 * unit * (longest * longest + length * length)
-    return np.asarray((approximate <= limit + 2 * error) & np.isfinite(approximate))
+    return positions[np.flatnonzero((approximate <= limit + 2 * error) & np.isfinite(approximate))]
 
 
-def _by_fragment(view: TableView, column: str, positions: npt.NDArray[Any]) -> list[tuple[Any, Ints, Vectors]]:
-    """Split positions by fragment: (where they stand in the input, their rows in the fragment, its vectors)."""
+def _by_fragment(
+    view: TableView, column: str, positions: npt.NDArray[Any] | None
+) -> list[tuple[Any, Ints | None, Vectors]]:
+    """Split positions by fragment: (where they stand in the input, their rows in the fragment, its vectors).
+
+    Without positions every row of every fragment is meant, and rows are None.
+    """
+    if positions is None:
+        return [
+            (slice(int(start), int(start) + fragment.physical_rows), None, vectors(view, fragment, column))
+            for start, fragment in zip(view.starts, view.fragments, strict=False)
+        ]
     if len(view.fragments) == 1:
         return [(slice(None), np.asarray(positions), vectors(view, view.fragments[0], column))]
     owner = np.searchsorted(view.starts, positions, side="right") - 1
-    parts = []
+    parts: list[tuple[Any, Ints | None, Vectors]] = []
     for index, fragment in enumerate(view.fragments):
         places = np.flatnonzero(owner == index)
         if len(places):

@@ -25,7 +25,7 @@ from omnigraph.engine.reading.persist import (
     save_segment,
     segment_bundles,
 )
-from omnigraph.engine.reading.tables import EdgeView, NodeView, file_codes
+from omnigraph.engine.reading.tables import EdgeView, NodeView
 from omnigraph.ids import new_ulid
 
 OVERLAY_MIN = 50_000
@@ -181,8 +181,7 @@ def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segme
 
 def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
     starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
-    ends = [
-        np.concatenate([file_codes(edges, fragment, column, dictionary) for fragment in fragments])
-        for column, dictionary in (("src", sources), ("dst", targets))
-    ]
-    return Segment(tuple(fragment.files for fragment in fragments), starts, ends[0], ends[1])
+    ends = [edges.end_codes(fragment, sources, targets) for fragment in fragments]
+    firsts = np.concatenate([pair[0] for pair in ends])
+    seconds = np.concatenate([pair[1] for pair in ends])
+    return Segment(tuple(fragment.files for fragment in fragments), starts, firsts, seconds)

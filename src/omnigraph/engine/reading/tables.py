@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -82,18 +82,55 @@ class TableView:
 
     def chunk(self, fragment: FragmentInfo, column: str) -> pa.Array:
         """One column of one fragment as one array, deleted rows included."""
-        key = ("column", fragment.files, self.handle.field_ids.get(column, column), fragment.physical_rows)
-        found = self.cache.get(key)
-        if found is not None:
-            return found
-        array = _one_array(self.handle.read_fragment_columns(fragment, [column]).column(0))
-        self.cache.put(key, array, array.nbytes)
-        return array
+        found = self.cache.get(self._column_key(fragment, column))
+        return found if found is not None else self.read(fragment, (column,))[column]
+
+    def read(self, fragment: FragmentInfo, columns: Sequence[str]) -> dict[str, pa.Array]:
+        """Read columns of one fragment together, which costs hardly more than reading one."""
+        table = self.handle.read_fragment_columns(fragment, list(columns))
+        found = {}
+        for column in columns:
+            array = found[column] = _one_array(table.column(column))
+            self.cache.put(self._column_key(fragment, column), array, array.nbytes)
+        return found
+
+    def _column_key(self, fragment: FragmentInfo, column: str) -> tuple[Any, ...]:
+        return ("column", fragment.files, self.handle.field_ids.get(column, column))
 
     def chunks(self, column: str) -> Iterator[tuple[int, pa.Array]]:
         """A column fragment by fragment, each with its first position."""
         for start, fragment in zip(self.starts, self.fragments, strict=False):
             yield int(start), self.chunk(fragment, column)
+
+    def value_codes(self, column: str) -> npt.NDArray[np.int32]:
+        """A String column as small integers by position: equal where the texts are, 0 where there is none.
+
+        The integers come from a dictionary all versions share, so after a commit only new files are looked at.
+        """
+        memo: dict[str, npt.NDArray[np.int32]] = self.handle.memo.setdefault("value codes", {})
+        found = memo.get(column)
+        if found is None:
+            parts = [self._chunk_value_codes(fragment, column) for fragment in self.fragments]
+            found = memo[column] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+        return found
+
+    def _chunk_value_codes(self, fragment: FragmentInfo, column: str) -> npt.NDArray[np.int32]:
+        field_id = self.handle.field_ids.get(column, column)
+        dictionary: IdDictionary = self.cache.get_or_make(
+            ("values", self.handle.uri, field_id), IdDictionary, lambda made: max(made.nbytes, 4096)
+        )
+        key = ("value codes", dictionary.lineage, fragment.files, field_id)
+        found = self.cache.get(key)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        texts = self.chunk(fragment, column)
+        codes = np.zeros(len(texts), dtype=np.int32)
+        if texts.null_count:
+            codes[texts.is_valid().to_numpy(zero_copy_only=False)] = dictionary.encode(texts.drop_null()) + 1
+        else:
+            codes[:] = dictionary.encode(texts) + 1
+        self.cache.put(key, codes, int(codes.nbytes))
+        return codes
 
     def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
         """The values of a column at the given positions, in their order."""
@@ -186,6 +223,14 @@ class NodeView(TableView):
 
 class EdgeView(TableView):
     """An edge table."""
+
+    def end_codes(self, fragment: FragmentInfo, sources: IdDictionary, targets: IdDictionary) -> tuple[Codes, Codes]:
+        """The codes of one fragment's edge ends."""
+        keys = [self._column_key(fragment, column) for column in ("src", "dst")]
+        known = [("codes", sources.lineage, fragment.files, "src"), ("codes", targets.lineage, fragment.files, "dst")]
+        if any(self.cache.get(key) is None for key in known) and all(self.cache.get(key) is None for key in keys):
+            self.read(fragment, ("src", "dst"))
+        return file_codes(self, fragment, "src", sources), file_codes(self, fragment, "dst", targets)
 
 
 def file_codes(view: TableView, fragment: FragmentInfo, column: str, dictionary: IdDictionary) -> Codes:
