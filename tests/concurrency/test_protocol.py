@@ -147,3 +147,15 @@ def test_readers_during_writes_see_only_whole_commits(people):
         reader.join()
     assert not failures
     assert len(seen) > 1
+
+
+def test_rows_that_are_only_inserted_are_not_written_again_by_a_second_attempt(people):
+    base = people.snapshot()
+    people.mutate('insert P { k: "first" }')
+    lines = [f'{{"type":"P","data":{{"k":"bulk-{n}"}}}}' for n in range(5_000)]
+    with Recorder() as seen:
+        people.load(*lines, mode="append", base=base)
+    tables = [target for target in seen.targets("write_fragments") if "__manifest" not in target]
+    assert len(tables) == 1
+    assert len(people.rows("node:P")) == 5_004
+    people.check_settled()

@@ -122,6 +122,11 @@ class PendingTable:
             self.removed_sources.append(sources)
 
     @property
+    def only_source(self) -> pa.Table | None:
+        """The rows as they were given, when they were given at once."""
+        return self._images[0].rows if len(self._images) == 1 else None
+
+    @property
     def gone(self) -> pa.Array:
         """Ids of committed rows this write removes."""
         return pa.concat_arrays(self.removed_ids) if self.removed_ids else NO_IDS

@@ -9,10 +9,12 @@ jobs and maintenance all write through it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
@@ -23,9 +25,19 @@ from omnigraph.engine.staging.entities import Entity, row_schema
 from omnigraph.engine.staging.rows import Marks, PendingTable, Resolved, Under, WriteKind
 from omnigraph.engine.staging.validate import ChangeSet, TableChange, validate
 from omnigraph.engine.storage.handle import Addresses, TableHandle
-from omnigraph.engine.storage.staged import StagedWrite, stage_changes, stage_overwrite
+from omnigraph.engine.storage.staged import (
+    StagedWrite,
+    stage_changes,
+    stage_fragments,
+    stage_overwrite,
+    write_fragment_files,
+)
 from omnigraph.errors import InternalError, LimitError
 from omnigraph.ids import CommitId, TableKey, stored_branch
+
+KEEP_FRAGMENTS_ROWS = 4_096
+PARALLEL_ROWS = 50_000
+STAGING_THREADS = 8
 
 Stage = Callable[[TableHandle], StagedWrite | None]
 """Stages one table's change on the version it is given."""
@@ -90,11 +102,33 @@ class TableWrite:
     rows: Resolved | None = None
 
 
+class WrittenFragments:
+    """Fragments of rows that were only inserted, kept for the next attempt: they fit any version of their table."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[TableKey, str], tuple[pa.Table, list[str]]] = {}
+
+    def of(self, table_key: TableKey, source: pa.Table, rows: pa.Table, base: TableHandle) -> list[str]:
+        """The fragments of `rows`; written again only if they come from another `source` than before."""
+        kept = self._kept.get((table_key, base.uri))
+        if kept is None or kept[0] is not source:
+            kept = (source, write_fragment_files(base.uri, rows, base.schema))
+            self._kept[(table_key, base.uri)] = kept
+        return kept[1]
+
+
 class Transaction:
     """Changes on top of one snapshot; used by one thread, once."""
 
-    def __init__(self, catalog: Catalog, snapshot: Snapshot, request: WriteRequest) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        request: WriteRequest,
+        fragments: WrittenFragments | None = None,
+    ) -> None:
         self.catalog, self.snapshot, self.request = catalog, snapshot, request
+        self._fragments = fragments or WrittenFragments()
         self.view = SnapshotView(snapshot)
         self._tables: dict[TableKey, PendingTable] = {}
         self._direct: dict[TableKey, TableWrite] = {}
@@ -165,7 +199,7 @@ class Transaction:
             rows, change = pending.resolve(self.view, row_schema(pending.entity))
             self.request.limits.check(key, rows.rows, replaces_table=pending.replaces_table)
             changes[key] = change
-            write = self._table_write(key, pending.kind, _stage_rows(pending, rows))
+            write = self._table_write(key, pending.kind, _stage_rows(pending, rows, self._fragments))
             write.rows = rows
             self.writes[key] = write
         self.writes.update(self._direct)
@@ -177,13 +211,20 @@ class Transaction:
 
     def stage(self) -> None:
         """Write the files of every change whose table can be written yet; tables to be forked are staged later."""
-        for key in sorted(self.writes):
-            write = self.writes[key]
-            if not write.forks:
-                self.request.cancellation.check()
-                self.stage_table(write, self.snapshot.open(key))
+        ready = [self.writes[key] for key in sorted(self.writes) if not self.writes[key].forks]
+        rows = sum(write.rows.rows.num_rows for write in ready if write.rows is not None)
+        if len(ready) > 1 and rows >= PARALLEL_ROWS:
+            with ThreadPoolExecutor(min(STAGING_THREADS, len(ready))) as pool:
+                list(pool.map(self._stage_one, ready))
+        else:
+            for write in ready:
+                self._stage_one(write)
         for key in [key for key, write in self.writes.items() if write.staged is None and not write.forks]:
             del self.writes[key]
+
+    def _stage_one(self, write: TableWrite) -> None:
+        self.request.cancellation.check()
+        self.stage_table(write, self.snapshot.open(write.table_key))
 
     def stage_table(self, write: TableWrite, base: TableHandle) -> None:
         """Stage one change on `base`, which has the content of the snapshot's version."""
@@ -211,13 +252,16 @@ class Transaction:
         return [key for key, write in sorted(self.writes.items()) if write.kind.is_strict]
 
 
-def _stage_rows(pending: PendingTable, rows: Resolved) -> Stage:
+def _stage_rows(pending: PendingTable, rows: Resolved, fragments: WrittenFragments) -> Stage:
     """How the gathered rows of one table become one staged change."""
 
     def stage(base: TableHandle) -> StagedWrite | None:
         if pending.replaces_table:
             return stage_overwrite(base, rows.rows)
         updated = rows.updated_addresses()
+        source = pending.only_source
+        if source is not None and _is_worth_keeping(pending, rows):
+            return stage_fragments(base, fragments.of(pending.entity.table_key, source, rows.rows, base))
         return stage_changes(
             base,
             new_rows=rows.new_rows(),
@@ -228,3 +272,9 @@ def _stage_rows(pending: PendingTable, rows: Resolved) -> Stage:
         )
 
     return stage
+
+
+def _is_worth_keeping(pending: PendingTable, rows: Resolved) -> bool:
+    """True for a large run of plain inserts, which another attempt would only write once more."""
+    is_plain = not rows.supersedes.any() and not len(rows.removed_addresses) and not blob_columns(pending.entity)
+    return is_plain and rows.rows.num_rows >= KEEP_FRAGMENTS_ROWS

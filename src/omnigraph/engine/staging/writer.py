@@ -19,7 +19,7 @@ from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.staging.commit import Committed, StaleAttempt, commit
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
-from omnigraph.engine.staging.transaction import Transaction, WriteRequest
+from omnigraph.engine.staging.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.errors import ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
 from omnigraph.ids import TableKey, stored_branch
 
@@ -79,6 +79,7 @@ class _Attempts:
         self._held: HeldGates | None = None
         self._strict: dict[TableKey, int] = {}
         self._involved: list[TableKey] = []
+        self._fragments = WrittenFragments()
         self._deadline = time.monotonic() + WRITE_SECONDS
 
     def run(self, prepare: Callable[[Transaction], T], tables: Iterable[TableKey]) -> Written[T]:
@@ -107,7 +108,7 @@ class _Attempts:
         snapshot = self._base or self._context.manifest.snapshot(request.branch)
         if request.if_commit is not None and snapshot.head != request.if_commit:
             raise PreconditionFailedError(expected=request.if_commit, actual=snapshot.head)
-        transaction = Transaction(self._context.catalog, snapshot, request)
+        transaction = Transaction(self._context.catalog, snapshot, request, self._fragments)
         value = prepare(transaction)
         request.cancellation.check()
         transaction.validate()
