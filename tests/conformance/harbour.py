@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,20 +58,34 @@ CLASSES: dict[str, type[GraphError]] = {
     "input": InputError,
 }
 COMPILE_CLASSES = ("parse", "type", "catalog")
+CHANGING = ("write", "call", "load", "apply", "branch")
 _DECLARATION = re.compile(r"^(?=(?:interface|node|edge) )", re.MULTILINE)
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The graph a row needs: another schema, no data, or nothing that would change it."""
+
+    schema: str | None
+    is_empty: bool
+    is_read_only: bool
+
+
+OpenGraph = Callable[[Wanted], omnigraph.Graph]
 
 
 class Harbour:
     """The state of one row while it runs."""
 
-    def __init__(self, open_graph: Callable[[str | None, bool], omnigraph.Graph], folder: Path) -> None:
+    def __init__(self, open_graph: OpenGraph, folder: Path) -> None:
         self._open_graph = open_graph
         self._folder = folder
         self._graph: omnigraph.Graph | None = None
         self._schema: str | None = None
         self._desired = SCHEMA
         self._is_empty = False
+        self._is_read_only = False
         self._commits = 0
         self._query: dict[str, str] = {}
         self._compile: Callable[[], Any] = lambda: None
@@ -78,6 +93,7 @@ class Harbour:
         self._outcome: list[Any] = []
 
     def run(self, row: Row) -> None:
+        self._is_read_only = not any(step.verb in CHANGING for step in row.steps)
         for step in row.steps:
             getattr(self, "do_" + step.verb.replace(" ", "_"))(step)
 
@@ -96,7 +112,7 @@ class Harbour:
     @property
     def graph(self) -> omnigraph.Graph:
         if self._graph is None:
-            self._graph = self._open_graph(self._schema, self._is_empty)
+            self._graph = self._open_graph(Wanted(self._schema, self._is_empty, self._is_read_only))
             self._commits = len(self._graph.history.list())
         return self._graph
 

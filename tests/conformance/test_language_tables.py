@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conformance.harbour import HERE, SCHEMA, Harbour
+from tests.conformance.harbour import HERE, SCHEMA, Harbour, OpenGraph, Wanted
 from tests.conformance.rows import Row, read_rows
 
 import omnigraph
@@ -35,13 +34,22 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def open_graph(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str | None, bool], omnigraph.Graph]:
-    """A fresh graph for a row: empty, with another schema, or a copy of the harbour."""
+@pytest.fixture(scope="session")
+def shared(prepared: Path) -> omnigraph.Graph:
+    """The harbour graph for rows that change nothing."""
+    return omnigraph.connect(prepared, read_only=True)
 
-    def open_(schema: str | None, is_empty: bool) -> omnigraph.Graph:
-        if schema is not None or is_empty:
-            return omnigraph.create(tmp_path / "graph.omni", schema or SCHEMA)
+
+@pytest.fixture
+def open_graph(tmp_path: Path, request: pytest.FixtureRequest) -> OpenGraph:
+    """The graph of a row: empty, with another schema, shared, or a copy of the harbour."""
+
+    def open_(wanted: Wanted) -> omnigraph.Graph:
+        if wanted.schema is not None or wanted.is_empty:
+            return omnigraph.create(tmp_path / "graph.omni", wanted.schema or SCHEMA)
+        if wanted.is_read_only:
+            graph: omnigraph.Graph = request.getfixturevalue("shared")
+            return graph
         shutil.copytree(request.getfixturevalue("prepared"), tmp_path / "graph.omni")
         return omnigraph.connect(tmp_path / "graph.omni")
 
@@ -56,7 +64,7 @@ def test_the_tables_hold_every_row_once() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.name} {row.title}") for row in ROWS])
-def test_row(row: Row, open_graph: Callable[[str | None, bool], omnigraph.Graph], tmp_path: Path) -> None:
+def test_row(row: Row, open_graph: OpenGraph, tmp_path: Path) -> None:
     harbour = Harbour(open_graph, tmp_path)
     if row.name not in PENDING:
         harbour.run(row)

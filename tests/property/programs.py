@@ -27,7 +27,7 @@ def opaque(make: Callable[[], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
     return program()
 
 
-KEYWORDS = [
+QUERY_KEYWORDS = [
     "query",
     "match",
     "return",
@@ -58,27 +58,32 @@ KEYWORDS = [
     "max",
     "date",
     "datetime",
-    "node",
-    "edge",
-    "interface",
-    "implements",
-    "enum",
-    "key",
-    "unique",
-    "index",
-    "range",
-    "check",
-    "embed",
-    "description",
-    "instruction",
-    "card",
     "true",
     "false",
-    "mooredAt",
-    "camelCase",
-    "x",
-    "_",
-    "_a1",
+]
+KEYWORDS = [
+    *QUERY_KEYWORDS,
+    *[
+        "node",
+        "edge",
+        "interface",
+        "implements",
+        "enum",
+        "key",
+        "unique",
+        "index",
+        "range",
+        "check",
+        "embed",
+        "description",
+        "instruction",
+        "card",
+        "mooredAt",
+        "camelCase",
+        "x",
+        "_",
+        "_a1",
+    ],
 ]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 names = st.one_of(

@@ -6,7 +6,7 @@ stands for something that cannot be done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from omnigraph.catalog.identity import annotation_json, type_json
@@ -14,180 +14,151 @@ from omnigraph.catalog.model import Annotation
 from omnigraph.catalog.types import PropertyType
 from omnigraph.errors import SchemaError
 
+_SPELLING = {"from_name": "from", "to_name": "to"}
+
 
 @dataclass(frozen=True)
-class AddType:
-    """A new type; nodes and edges get an empty table."""
+class _Step:
+    """One step; its JSON form is its fields in order, after its kind."""
 
-    kind: ClassVar[str] = "add_type"
-    type_kind: str
-    name: str
+    kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
         """The step as the surfaces show it."""
-        return {"kind": self.kind, "type_kind": self.type_kind, "name": self.name}
+        parts = {_SPELLING.get(part.name, part.name): getattr(self, part.name) for part in fields(self)}
+        return {"kind": self.kind, **{name: _value_json(value) for name, value in parts.items()}}
+
+
+def _value_json(value: Any) -> Any:
+    if isinstance(value, PropertyType):
+        return type_json(value)
+    if isinstance(value, tuple):
+        return [annotation_json(item) if isinstance(item, Annotation) else item for item in value]
+    return value
 
 
 @dataclass(frozen=True)
-class RenameType:
+class AddType(_Step):
+    """A new type; nodes and edges get an empty table."""
+
+    kind = "add_type"
+    type_kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class RenameType(_Step):
     """A type under a new name; rows and ids stay."""
 
-    kind: ClassVar[str] = "rename_type"
+    kind = "rename_type"
     type_kind: str
     from_name: str
     to_name: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {"kind": self.kind, "type_kind": self.type_kind, "from": self.from_name, "to": self.to_name}
-
 
 @dataclass(frozen=True)
-class AddProperty:
+class AddProperty(_Step):
     """A new nullable property; existing rows read null."""
 
-    kind: ClassVar[str] = "add_property"
+    kind = "add_property"
     type_kind: str
     type_name: str
     property_name: str
     property_type: PropertyType
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {**_property_step(self), "property_type": type_json(self.property_type)}
-
 
 @dataclass(frozen=True)
-class RenameProperty:
+class RenameProperty(_Step):
     """A property under a new name; values and constraints follow."""
 
-    kind: ClassVar[str] = "rename_property"
+    kind = "rename_property"
     type_kind: str
     type_name: str
     from_name: str
     to_name: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {
-            "kind": self.kind,
-            "type_kind": self.type_kind,
-            "type_name": self.type_name,
-            "from": self.from_name,
-            "to": self.to_name,
-        }
-
 
 @dataclass(frozen=True)
-class AddIndex:
+class AddIndex(_Step):
     """A declared index, the only constraint that can be added to existing data; nothing is built yet."""
 
-    kind: ClassVar[str] = "add_constraint"
+    kind = "add_constraint"
     type_kind: str
     type_name: str
     columns: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {
-            "kind": self.kind,
-            "type_kind": self.type_kind,
-            "type_name": self.type_name,
-            "constraint": {"Index": list(self.columns)},
-        }
+        """The step as the surfaces show it, where an index is one of many constraints."""
+        body = super().to_json()
+        columns = body.pop("columns")
+        return {**body, "constraint": {"Index": columns}}
 
 
 @dataclass(frozen=True)
-class UpdateTypeMetadata:
+class UpdateTypeMetadata(_Step):
     """The descriptions and instructions of a type, all of them as they are now to be."""
 
-    kind: ClassVar[str] = "update_type_metadata"
+    kind = "update_type_metadata"
     type_kind: str
     name: str
     annotations: tuple[Annotation, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {
-            "kind": self.kind,
-            "type_kind": self.type_kind,
-            "name": self.name,
-            "annotations": [annotation_json(annotation) for annotation in self.annotations],
-        }
-
 
 @dataclass(frozen=True)
-class UpdatePropertyMetadata:
+class UpdatePropertyMetadata(_Step):
     """The description of a property as it is now to be."""
 
-    kind: ClassVar[str] = "update_property_metadata"
+    kind = "update_property_metadata"
     type_kind: str
     type_name: str
     property_name: str
     annotations: tuple[Annotation, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {**_property_step(self), "annotations": [annotation_json(note) for note in self.annotations]}
-
 
 @dataclass(frozen=True)
-class DropType:
+class DropType(_Step):
     """A type leaves the schema; `hard` also removes the older versions of its table."""
 
-    kind: ClassVar[str] = "drop_type"
+    kind = "drop_type"
     type_kind: str
     name: str
     mode: str = "soft"
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {"kind": self.kind, "type_kind": self.type_kind, "name": self.name, "mode": self.mode}
-
 
 @dataclass(frozen=True)
-class DropProperty:
+class DropProperty(_Step):
     """A property leaves the schema; `hard` also removes the older versions of its table."""
 
-    kind: ClassVar[str] = "drop_property"
+    kind = "drop_property"
     type_kind: str
     type_name: str
     property_name: str
     mode: str = "soft"
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {**_property_step(self), "mode": self.mode}
-
 
 @dataclass(frozen=True)
-class ExtendEnum:
+class ExtendEnum(_Step):
     """More values for an enum; no row changes."""
 
-    kind: ClassVar[str] = "extend_enum"
+    kind = "extend_enum"
     type_kind: str
     type_name: str
     property_name: str
     added_values: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        return {**_property_step(self), "added_values": list(self.added_values)}
-
 
 @dataclass(frozen=True)
-class UnsupportedChange:
+class UnsupportedChange(_Step):
     """What stands in the way, with a stable code where one exists."""
 
-    kind: ClassVar[str] = "unsupported_change"
+    kind = "unsupported_change"
     entity: str
     reason: str
     code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it."""
-        body = {"kind": self.kind, "entity": self.entity, "reason": self.reason}
-        return body if self.code is None else {**body, "code": self.code}
+        """The step as the surfaces show it, without a code when it has none."""
+        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 Step = (
@@ -203,15 +174,6 @@ Step = (
     | ExtendEnum
     | UnsupportedChange
 )
-
-
-def _property_step(step: AddProperty | UpdatePropertyMetadata | DropProperty | ExtendEnum) -> dict[str, Any]:
-    return {
-        "kind": step.kind,
-        "type_kind": step.type_kind,
-        "type_name": step.type_name,
-        "property_name": step.property_name,
-    }
 
 
 @dataclass(frozen=True)

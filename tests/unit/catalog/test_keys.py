@@ -55,7 +55,7 @@ def test_a_composite_key_is_a_compact_json_array_by_column_name() -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(), st.integers(-(2**31), 2**31 - 1)), min_size=1, max_size=8))
 def test_composite_ids_are_what_json_would_write(pairs: list[tuple[str, int]]) -> None:
     kind = node("a: String b: I32 @key(a, b)")
@@ -64,7 +64,7 @@ def test_composite_ids_are_what_json_would_write(pairs: list[tuple[str, int]]) -
     assert id_from_key(kind, columns).to_pylist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_float_text_reads_back_as_the_same_value(value: float) -> None:
     assert float(id_from_values(node("k: F64 @key"), {"k": value})) == value

@@ -1,6 +1,7 @@
 """Strings, numbers and names in both languages."""
 
 import pytest
+from tests.property.programs import QUERY_KEYWORDS as KEYWORDS
 
 from omnigraph.errors import ParseError
 from omnigraph.language import parse_query_file, parse_schema, query_ast, schema_ast
@@ -63,42 +64,6 @@ def test_float_text_reads_back_as_the_same_value(value: float) -> None:
 def test_string_text_reads_back_as_the_same_value() -> None:
     value = 'quote " backslash \\ newline \n return \r tab \t bell \x07 é'
     assert constant(string_text(value)) == value
-
-
-KEYWORDS = [
-    "query",
-    "match",
-    "return",
-    "order",
-    "limit",
-    "not",
-    "as",
-    "asc",
-    "desc",
-    "insert",
-    "update",
-    "delete",
-    "set",
-    "where",
-    "contains",
-    "starts_with",
-    "now",
-    "nearest",
-    "search",
-    "fuzzy",
-    "match_text",
-    "bm25",
-    "rrf",
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "date",
-    "datetime",
-    "true",
-    "false",
-]
 
 
 @pytest.mark.parametrize("word", KEYWORDS)
