@@ -22,8 +22,8 @@ from omnigraph.engine.staging.values import PROBLEMS_MAX, Problem, column_type
 
 Entity: TypeAlias = NodeType | EdgeType
 
-RECORD, LINE = "__record", "__line"
-"""Columns that say where a row came from; they are dropped before anything is stored."""
+RECORD, LINE, SOURCE = "__record", "__line", "__source"
+"""Columns that say where a row came from, the source only if there are several; they are dropped before storing."""
 
 _CROCKFORD = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.staging.checks import check_rows
-from omnigraph.engine.staging.entities import LINE, RECORD, Entity, assemble
+from omnigraph.engine.staging.entities import LINE, RECORD, SOURCE, Entity, assemble
 from omnigraph.engine.staging.records import ReadLines, RecordProblem, chunks, read_lines, record_lines
 from omnigraph.engine.staging.values import finish_arrow
 from omnigraph.errors import ConstraintError, InputError
@@ -55,25 +55,24 @@ def read_input(source: LoadSource, catalog: Catalog) -> LoadRows:
 
 
 class _Reader:
-    """Gathers the rows of one or more streams; record numbers run on, line numbers start anew in each stream."""
+    """Gathers the rows of one or more streams; records and lines are counted anew in each."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._parts: dict[TableKey, list[pa.Table]] = {}
         self._with_ids: set[TableKey] = set()
-        self._records = 0
 
     def read(self, name: str, pieces: Iterable[bytes]) -> None:
-        line = 1
+        line = record = 1
         for piece in pieces:
-            found = read_lines(piece, self._catalog, first_line=line, first_record=self._records + 1)
+            found = read_lines(piece, self._catalog, first_line=line, first_record=record)
             _raise_problems(name, found.problems)
             _raise_problems(name, self._broken_rules(found))
             line += found.lines
-            self._records += found.records
+            record += found.records
             self._with_ids |= found.with_ids
             for key, parts in found.tables.items():
-                self._parts.setdefault(key, []).extend(parts)
+                self._parts.setdefault(key, []).extend(_named(part, name) for part in parts)
 
     def _broken_rules(self, found: ReadLines) -> list[RecordProblem]:
         return sorted(
@@ -86,6 +85,10 @@ class _Reader:
     def finish(self) -> LoadRows:
         tables = {key: pa.concat_tables(parts).combine_chunks() for key, parts in self._parts.items()}
         return LoadRows(tables, self._with_ids)
+
+
+def _named(rows: pa.Table, name: str) -> pa.Table:
+    return rows.append_column(SOURCE, pa.repeat(pa.scalar(name), rows.num_rows)) if name else rows
 
 
 def _rule_problems(entity: Entity, rows: pa.Table) -> list[RecordProblem]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.staging import wording
 from omnigraph.engine.staging.checks import Violation, check_rows
-from omnigraph.engine.staging.entities import LINE, RECORD, Entity
+from omnigraph.engine.staging.entities import LINE, RECORD, SOURCE, Entity
 from omnigraph.errors import ConstraintError, KeyConflictError
 from omnigraph.ids import TableKey, node_key
 
@@ -114,8 +114,9 @@ def check_unique_input(entity: Entity, rows: pa.Table) -> None:
 
 @dataclass(frozen=True, order=True)
 class _Found:
-    """A violation with where it stands in the input; rows without a record number come after those with one."""
+    """A violation with where it stands in the input; rows that came from no input are at record 0."""
 
+    source: str
     record: int
     line: int
     message: str
@@ -123,14 +124,20 @@ class _Found:
     @classmethod
     def at(cls, rows: pa.Table, row: int, message: str) -> _Found:
         if RECORD not in rows.column_names:
-            return cls(0, 0, message)
+            return cls.nowhere(message)
         record, line = rows.column(RECORD)[row].as_py(), rows.column(LINE)[row].as_py()
-        return cls(record, line, f"{wording.place(record, line)}: {message}")
+        source = rows.column(SOURCE)[row].as_py() if SOURCE in rows.column_names else ""
+        prefix = f"{source}: " if source else ""
+        return cls(source, record, line, f"{prefix}{wording.place(record, line)}: {message}")
+
+    @classmethod
+    def nowhere(cls, message: str) -> _Found:
+        return cls("", 0, 0, message)
 
 
 def _raise_first(found: Sequence[_Found]) -> None:
     if found:
-        ordered = [each.message for each in sorted(found, key=lambda each: (each.record, each.line))]
+        ordered = [each.message for each in sorted(found, key=lambda each: (each.source, each.record, each.line))]
         raise ConstraintError(ordered[0], violations=ordered[:VIOLATIONS_MAX])
 
 
@@ -267,7 +274,7 @@ class _Checker:
             source = sources[int(position)].as_py()
             text = wording.cardinality(edge, source, int(counts[position]))
             row = pc.index(incoming, source).as_py()
-            found.append(_Found(0, 0, text) if row < 0 else _Found.at(change.rows, row, text))
+            found.append(_Found.nowhere(text) if row < 0 else _Found.at(change.rows, row, text))
         return found
 
     def _not_removed(self, type_name: str, sources: pa.Array) -> pa.Array:
@@ -347,7 +354,7 @@ def _tuple(rows: pa.Table, group: tuple[str, ...], row: int) -> tuple[object, ..
 
 def _orphaned(edge: EdgeType, end: str, type_name: str, rows: pa.Table) -> list[_Found]:
     shown = rows.slice(0, VIOLATIONS_MAX).to_pylist()
-    return [_Found(0, 0, wording.orphan(edge, row["id"], end, row[end], type_name)) for row in shown]
+    return [_Found.nowhere(wording.orphan(edge, row["id"], end, row[end], type_name)) for row in shown]
 
 
 def _counts(values: pa.Array, sources: pa.Array) -> npt.NDArray[np.int64]:

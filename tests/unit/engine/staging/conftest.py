@@ -74,6 +74,14 @@ def harbour(empty_harbour: Harbour) -> Harbour:
     return empty_harbour
 
 
+@pytest.fixture(scope="module")
+def lasting_harbour(tmp_path_factory: pytest.TempPathFactory) -> Harbour:
+    """One graph for all tests of a module that must leave it as they found it, or nearly so."""
+    graph = Harbour(create(tmp_path_factory.mktemp("lasting") / "harbour", HARBOUR.read_text()).context)
+    graph.load(FIXTURE.read_text(), mode="overwrite")
+    return graph
+
+
 @pytest.fixture
 def graph_of(tmp_path: Path) -> Callable[[str], Harbour]:
     def make(schema: str) -> Harbour:

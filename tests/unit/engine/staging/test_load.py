@@ -121,13 +121,13 @@ BAD = [
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
 @pytest.mark.parametrize("text", BAD)
-def test_a_refused_load_leaves_no_trace_and_does_not_hinder_the_next(harbour, text, mode):
-    before, content = (harbour.versions(), harbour.heads()), harbour.lines()
+def test_a_refused_load_leaves_no_trace_and_does_not_hinder_the_next(lasting_harbour, text, mode):
+    before, content = (lasting_harbour.versions(), lasting_harbour.heads()), lasting_harbour.lines()
     with pytest.raises(ConstraintError, match=r"record \d+ \(line \d+\)"):
-        harbour.load(text, mode=mode)
-    assert (harbour.versions(), harbour.heads()) == before
-    assert harbour.lines() == content
-    assert harbour.load(BERTH % ("N9", 1), mode="append").commit_id is not None
+        lasting_harbour.load(text, mode=mode)
+    assert (lasting_harbour.versions(), lasting_harbour.heads()) == before
+    assert lasting_harbour.lines() == content
+    assert lasting_harbour.load(BERTH % ("N9", 1), mode="merge").commit_id is not None
 
 
 def test_values_are_judged_before_uniqueness_and_that_before_references(harbour):
@@ -217,10 +217,14 @@ def test_a_missing_file_and_an_empty_folder_are_said_to_be_so(empty_harbour, tmp
 
 
 def test_problems_of_several_files_name_the_file(empty_harbour, tmp_path):
-    (tmp_path / "a.jsonl").write_text(BERTH % ("A", 1))
-    (tmp_path / "b.jsonl").write_text("\n" + BERTH % ("B", '"x"'))
-    with pytest.raises(ConstraintError, match=r"b\.jsonl: record 2 \(line 2\)"):
-        load(empty_harbour.context, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], mode="append")
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    files[0].write_text(BERTH % ("A", 1))
+    files[1].write_text("\n" + BERTH % ("B", '"x"'))
+    with pytest.raises(ConstraintError, match=r"b\.jsonl: record 1 \(line 2\): Berth\.depth_m"):
+        load(empty_harbour.context, files, mode="append")
+    files[1].write_text("\n\n" + BERTH % ("A", 1))
+    with pytest.raises(ConstraintError, match=r"b\.jsonl: record 1 \(line 3\): @unique violation"):
+        load(empty_harbour.context, files, mode="append")
 
 
 def test_arrow_tables_are_loaded_by_type(empty_harbour):

@@ -177,16 +177,18 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "signature", "parameters", "message"), BAD)
-def test_a_refused_mutation_leaves_no_trace_and_does_not_hinder_the_next(harbour, body, signature, parameters, message):
-    before, content = (harbour.versions(), harbour.heads()), harbour.lines()
+def test_a_refused_mutation_leaves_no_trace_and_does_not_hinder_the_next(
+    lasting_harbour, body, signature, parameters, message
+):
+    before, content = (lasting_harbour.versions(), lasting_harbour.heads()), lasting_harbour.lines()
     with pytest.raises(ConstraintError) as caught:
-        harbour.mutate(body, signature, parameters=parameters)
+        lasting_harbour.mutate(body, signature, parameters=parameters)
     assert message in str(caught.value)
-    assert (harbour.versions(), harbour.heads()) == before
-    assert harbour.lines() == content
-    assert not harbour.context.store.objects.list_dir("__recovery")
-    assert harbour.mutate('insert Berth { code: "N9", depth_m: 1.0 }').commit_id is not None
-    assert all(commit.actor_id != RECOVERY_ACTOR for commit in harbour.context.manifest.history.list("main"))
+    assert (lasting_harbour.versions(), lasting_harbour.heads()) == before
+    assert lasting_harbour.lines() == content
+    assert not lasting_harbour.context.store.objects.list_dir("__recovery")
+    assert lasting_harbour.mutate('insert Berth { code: "N9", depth_m: 1.0 }').commit_id is not None
+    assert all(commit.actor_id != RECOVERY_ACTOR for commit in lasting_harbour.context.manifest.history.list("main"))
 
 
 def test_a_lower_bound_is_met_by_two_inserts_of_one_query_and_kept_by_deletes(graph_of):
