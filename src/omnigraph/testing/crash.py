@@ -172,9 +172,10 @@ def _child(write: Write, root: str, fault: str, number: int) -> None:
         write.run(root)
 
 
-def crash_at_failpoint(write: Write, root: str, plan: str) -> bool:
+def crash_at_failpoint(write: Write, root: str, plan: str, *, timeout_seconds: float = CHILD_SECONDS_MAX) -> bool:
     """Run a write in a child process with failpoints configured; True when one of them ended it."""
-    return run_child(_child_with_failpoints, write, root, plan) == CRASH_EXIT_CODE
+    code = run_child(_child_with_failpoints, write, root, plan, timeout_seconds=timeout_seconds)
+    return code == CRASH_EXIT_CODE
 
 
 def _child_with_failpoints(write: Write, root: str, plan: str) -> None:
@@ -182,7 +183,7 @@ def _child_with_failpoints(write: Write, root: str, plan: str) -> None:
     write.run(root)
 
 
-def run_child(target: Any, *arguments: Any) -> int | None:
+def run_child(target: Any, *arguments: Any, timeout_seconds: float = CHILD_SECONDS_MAX) -> int | None:
     """Run a function in a process of its own and return its exit code.
 
     Children come from a server that has imported everything and used nothing, because a process forked after Lance
@@ -192,11 +193,11 @@ def run_child(target: Any, *arguments: Any) -> int | None:
     context.set_forkserver_preload(["omnigraph.testing.crash", "pandas"])
     child = context.Process(target=target, args=arguments, daemon=True)
     child.start()
-    child.join(CHILD_SECONDS_MAX)
+    child.join(timeout_seconds)
     if child.is_alive():
         child.kill()
         child.join()
-        raise AssertionError(f"a child process did not end within {CHILD_SECONDS_MAX:g} s")
+        raise AssertionError(f"a child process did not end within {timeout_seconds:g} s")
     return child.exitcode
 
 

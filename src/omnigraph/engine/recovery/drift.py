@@ -22,9 +22,9 @@ from omnigraph.ids import MAIN, OperationId, TableKey, now_micros, stored_branch
 class DriftKind(StrEnum):
     """Who is behind a drifted head.
 
-    `IN_FLIGHT` a living writer: wait. `PENDING` a dead one whose intent is there: heal. `LATE` effects of operations
-    that are resolved or were never recorded: `undo_late`. `FOREIGN` commits that are not ours: repair. `UNKNOWN` the
-    intents could not be listed.
+    `IN_FLIGHT` a living writer, or somebody who settles a dead one's write: wait. `PENDING` a dead writer whose intent
+    is there: heal. `LATE` effects of operations that are resolved or were never recorded: `undo_late`. `FOREIGN`
+    commits that are not ours: repair. `UNKNOWN` the intents could not be listed.
     """
 
     IN_FLIGHT = "in flight"
@@ -127,7 +127,7 @@ def _inspect(ctx: RecoveryContext, branch: str, entry: TableEntry, heads: dict[T
         return Drift(entry, head, DriftKind.UNKNOWN)
     covering = [intent for intent in intents if _covers(intent, entry)]
     if covering:
-        alive = [intent for intent in covering if ctx.intents.liveness(intent) is Liveness.LIVE]
+        alive = [intent for intent in covering if _is_tended(ctx, intent)]
         kind = DriftKind.IN_FLIGHT if alive else DriftKind.PENDING
         return Drift(entry, head, kind, (alive or covering)[0].operation_id)
     # Read after the intents: a write that has none by now is published by now, or resolved, and shows here.
@@ -139,6 +139,11 @@ def _inspect(ctx: RecoveryContext, branch: str, entry: TableEntry, heads: dict[T
     if all(owner is not None for owner in owners):
         return Drift(entry, head, DriftKind.LATE, OperationId(str(owners[-1])))
     return Drift(entry, head, DriftKind.FOREIGN)
+
+
+def _is_tended(ctx: RecoveryContext, intent: Intent) -> bool:
+    """True when the writer lives, or somebody who lives is settling what it left."""
+    return ctx.intents.liveness(intent) is Liveness.LIVE or ctx.intents.is_claimed(intent.operation_id)
 
 
 def _covers(intent: Intent, entry: TableEntry) -> bool:

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omnigraph.engine.recovery.intent import Intent, parse_intent, render_intent
+from omnigraph.engine.recovery.intent import Intent, WriterKind, parse_intent, render_intent
 from omnigraph.engine.recovery.owner import LEASE_SECONDS, Liveness, Owner, judge, this_process
+from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.storage.layout import RECOVERY_DIR
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.errors import FormatError, GraphError
@@ -86,6 +87,7 @@ class _Live:
 
 
 _LIVE = _Live()
+_LOCKS: set[OperationId] = set()
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ class IntentStore:
         self._objects = objects
         self.lease_seconds = lease_seconds
 
+    @property
+    def objects(self) -> ObjectStore:
+        """Where the intents lie, and the lock that keeps new ones away."""
+        return self._objects
+
     # --- the writer's side -----------------------------------------------------------------------------------------
 
     def arm(self, intent: Intent) -> Intent:
@@ -111,12 +118,16 @@ class IntentStore:
 
         Raises:
             StorageError: it could not be written; no effect may follow, and nothing is left to recover.
+            ConflictError: a schema change is in progress; likewise.
         """
         owned = replace(intent, owner=this_process().leased(self.lease_seconds))
         _LIVE.enter(_Armed(self, owned, rewrites=True))
         try:
             maybe_fail(SIDECAR_WRITE)
             self._objects.write_text(self._path(owned.operation_id), render_intent(owned))
+            if owned.writer_kind is not WriterKind.SCHEMA_APPLY:
+                # Looked for after the intent is there: a schema change looks for intents after its lock is.
+                refuse_while_locked(self, "writing")
         except BaseException:
             # The write may have taken effect before it failed; a leftover would be found and closed by the next heal.
             self.disarm(owned.operation_id)
@@ -251,6 +262,14 @@ class IntentStore:
         """
         return self._objects.write_text_if_absent(self._path(intent.operation_id), render_intent(intent))
 
+    def note_lock(self, operation_id: OperationId, *, held: bool) -> None:
+        """Remember which schema locks this very process holds, because its own death cannot be looked up."""
+        (_LOCKS.add if held else _LOCKS.discard)(operation_id)
+
+    def holds_lock(self, operation_id: OperationId) -> bool:
+        """True when this process holds the schema lock of this operation."""
+        return operation_id in _LOCKS
+
     # --- claims ----------------------------------------------------------------------------------------------------
 
     def claim(self, intent: Intent, *, own: bool = False) -> Claim | None:
@@ -272,10 +291,12 @@ class IntentStore:
             _LIVE.leave(operation_id)
         return None
 
-    def claimed_by_other(self, operation_id: OperationId) -> bool:
-        """True when somebody else has taken the intent over."""
+    def is_claimed(self, operation_id: OperationId) -> bool:
+        """True while somebody alive, in this process or another, is resolving the intent."""
+        if _LIVE.get(operation_id) is not None:
+            return True
         _, holder = self._last_claim(operation_id)
-        return holder is not None and not holder.same_process(this_process())
+        return holder is not None and not self._claim_is_over(holder)
 
     def remove(self, claim: Claim) -> None:
         """Remove a resolved intent.
