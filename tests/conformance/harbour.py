@@ -308,6 +308,12 @@ class Harbour:
         name, parameters = step.text.split(" ", 1)
         self._begin(lambda: self.graph.mutate(QUERIES, json.loads(parameters), name=name))
 
+    def do_query(self, step: Step) -> None:
+        self._begin(lambda: self.graph.query(step.text))
+
+    def do_mutate(self, step: Step) -> None:
+        self._begin(lambda: self.graph.mutate(step.text))
+
     def do_affected(self, step: Step) -> None:
         outcome = self.result()
         assert f"{outcome.affected_nodes} {outcome.affected_edges}" == step.text

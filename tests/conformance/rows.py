@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_HEAD = re.compile(r"(\d+)([a-z]?) ([BND])  (.+)")
+_HEAD = re.compile(r"(D?\d+)([a-z]?) ([BND])  (.+)")
 _VERBS = (
     "schema|nodes|edges|interfaces|columns|column|type|key|same as|annotations|accepted|error|write|affected|commits"
     "|add|change|drop|supported|steps|data loss|refused|apply|applied|branch"
-    "|match|return|order|limit|params|with|rows|row count|ulids|call|bind|value|result|wire|sdk"
+    "|match|query|mutate|return|order|limit|params|with|rows|row count|ulids|call|bind|value|result|wire|sdk"
     "|empty|provider|load|loaded|export|round trip|blob|bytes|exported|lint|report"
 )
 _STEP = re.compile(rf"    ({_VERBS})(?: +(.*))?")
@@ -29,7 +29,7 @@ class Step:
 class Row:
     """One row of a table."""
 
-    number: int
+    number: str
     part: str
     level: str
     title: str
@@ -48,7 +48,7 @@ def read_rows(path: Path) -> list[Row]:
             continue
         head = _HEAD.fullmatch(line)
         if head:
-            rows.append(Row(int(head[1]), head[2], head[3], head[4], ()))
+            rows.append(Row(head[1], head[2], head[3], head[4], ()))
             continue
         row = rows[-1]
         if line.startswith(_MORE):

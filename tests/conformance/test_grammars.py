@@ -22,11 +22,15 @@ HARBOUR = [(HERE / "harbour.pg").read_text(), (HERE / "harbour.gq").read_text()]
 
 
 def fits(parse: Callable[[str], object], text: str) -> bool | None:
-    """Whether the parser finds that the text fits its grammar; None when a rule beyond the grammar is broken."""
+    """Whether the parser finds that the text fits its grammar; None when a rule beyond the grammar is broken.
+
+    One such rule: right after an expression, `contains` and `starts_with` are operators and never the next alias.
+    """
     try:
         parse(text)
     except ParseError as error:
-        return False if ": expected " in error.message else None
+        is_operator = "found 'contains'" in error.message or "found 'starts_with'" in error.message
+        return None if is_operator or ": expected " not in error.message else False
     return True
 
 
