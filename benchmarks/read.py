@@ -1,0 +1,477 @@
+"""Reads beside ladybug, sqlite, numpy and pylance on the same data and questions, in one run.
+
+    python -m benchmarks.read                     # 100,000 people, 1 M Knows, 200,000 posts with text and vectors
+    python -m benchmarks.read --scale 0.1         # a tenth of it
+    python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit or large
+    python -m benchmarks.read --keep DIR          # build the data once and use it again
+
+Every figure is milliseconds, p50 and p95 of warm calls over many parameters, result converted to rows; memory is the
+peak of this process. Other programs answer through their own Python interface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.graph import Graph, connect, create
+
+SCHEMA = """
+node Person { key: String @key  name: String  age: I32  city: String }
+node Post { slug: String @key  body: String @index  embedding: Vector(384) @index }
+edge Knows: Person -> Person
+edge Created: Person -> Post
+"""
+CITIES = ["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi", "Izmir", "Jaffa"]
+DIMENSION = 384
+
+
+@dataclass
+class Data:
+    """The generated tables; `people` and `posts` are how many there are."""
+
+    tables: dict[str, pa.Table]
+    people: int
+    posts: int
+    words: list[str] = field(default_factory=list)
+
+
+def generate(scale: float) -> Data:
+    """Seeded data: people with a skewed number of friends, posts of Zipf-distributed words with unit vectors."""
+    rng = np.random.default_rng(20260301)
+    people, edges, posts = int(100_000 * scale), int(1_000_000 * scale), int(200_000 * scale)
+    keys = np.char.add("p", np.char.zfill(np.arange(people).astype(str), 7))
+    person = pa.table(
+        {
+            "key": pa.array(keys),
+            "name": pa.array(np.char.add("Person ", np.arange(people).astype(str))),
+            "age": pa.array(rng.integers(18, 90, people), pa.int32()),
+            "city": pa.array(CITIES).take(pa.array(rng.integers(0, len(CITIES), people))),
+        }
+    )
+    popular = np.minimum((people * rng.power(0.6, edges * 2)).astype(np.int64), people - 1)
+    pairs = np.unique(np.stack([rng.integers(0, people, edges * 2), popular], axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs = pairs[np.sort(rng.permutation(len(pairs))[:edges])]
+    knows = pa.table({"src": pa.array(keys[pairs[:, 0]]), "dst": pa.array(keys[pairs[:, 1]])})
+    words = _words(rng, 20_000)
+    post = pa.table(
+        {
+            "slug": pa.array(np.char.add("post", np.char.zfill(np.arange(posts).astype(str), 7))),
+            "body": _bodies(rng, words, posts),
+            "embedding": _vectors(rng, posts),
+        }
+    )
+    created = pa.table({"src": pa.array(keys[rng.integers(0, people, posts)]), "dst": post["slug"]})
+    return Data({"Person": person, "Post": post, "Knows": knows, "Created": created}, people, posts, words)
+
+
+def _words(rng: np.random.Generator, count: int) -> list[str]:
+    syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found["".join(rng.choice(syllables, rng.integers(2, 5)))] = None
+    return list(found)
+
+
+def _bodies(rng: np.random.Generator, words: list[str], count: int) -> pa.Array:
+    sizes = rng.integers(8, 30, count)
+    picks = np.minimum(rng.zipf(1.3, int(sizes.sum())) - 1, len(words) - 1)
+    chosen = pa.array(words).take(pa.array(picks))
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    return pa.compute.binary_join(pa.ListArray.from_arrays(pa.array(offsets), chosen), " ")
+
+
+def _vectors(rng: np.random.Generator, count: int) -> pa.Array:
+    matrix = rng.standard_normal((count, DIMENSION), dtype=np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    return pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), DIMENSION)
+
+
+# --- the programs -----------------------------------------------------------------------------------------------------
+
+
+def build_graph(data: Data, root: Path) -> Graph:
+    """Load everything in one commit and build the declared indexes."""
+    graph = create(root, SCHEMA)
+    tables = dict(data.tables)
+    for name in ("Knows", "Created"):
+        tables[name] = tables[name].rename_columns(["from", "to"])
+    graph.load(tables, mode="overwrite", engine="local")
+    return graph
+
+
+def build_sqlite(data: Data, path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path)
+    db.execute("create table person (id integer primary key, key text unique, name text, age integer, city text)")
+    db.execute("create table knows (src integer, dst integer)")
+    person = data.tables["Person"]
+    rows = zip(range(data.people), *(person[name].to_pylist() for name in ("key", "name", "age", "city")), strict=True)
+    db.executemany("insert into person values (?, ?, ?, ?, ?)", rows)
+    ends = [
+        pa.compute.cast(pa.compute.utf8_slice_codeunits(data.tables["Knows"][n], 1), pa.int64()) for n in ("src", "dst")
+    ]
+    db.executemany("insert into knows values (?, ?)", zip(ends[0].to_pylist(), ends[1].to_pylist(), strict=True))
+    db.execute("create index knows_src on knows (src, dst)")
+    db.execute("create index knows_dst on knows (dst, src)")
+    db.execute("create virtual table post using fts5 (slug unindexed, body, tokenize = 'porter unicode61')")
+    post = data.tables["Post"]
+    db.executemany(
+        "insert into post values (?, ?)", zip(post["slug"].to_pylist(), post["body"].to_pylist(), strict=True)
+    )
+    db.execute("analyze")
+    db.commit()
+    return db
+
+
+def build_ladybug(data: Data, folder: Path) -> Any:
+    import ladybug
+
+    for name, table in data.tables.items():
+        if name in ("Person", "Knows"):
+            pq.write_table(table, folder / f"{name}.parquet")
+    connection = ladybug.Connection(ladybug.Database(str(folder / "ladybug.db")))
+    connection.execute("create node table Person (key string primary key, name string, age int32, city string)")
+    connection.execute("create rel table Knows (from Person to Person)")
+    connection.execute(f"copy Person from '{folder / 'Person.parquet'}'")
+    connection.execute(f"copy Knows from '{folder / 'Knows.parquet'}'")
+    return connection
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """The figures of a run, printed as they come."""
+
+    lines: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def measure(self, question: str, program: str, call: Callable[[Any], Any], arguments: Sequence[Any]) -> float:
+        """Warm calls over all arguments, for at most a few seconds."""
+        for argument in arguments[:3]:
+            call(argument)
+        times: list[float] = []
+        begin = time.perf_counter()
+        while len(times) < 3 * len(arguments) and (time.perf_counter() - begin < 4.0 or len(times) < 3):
+            start = time.perf_counter()
+            call(arguments[len(times) % len(arguments)])
+            times.append((time.perf_counter() - start) * 1000)
+        self.note(question, program, statistics.median(times), float(np.quantile(times, 0.95)))
+        return statistics.median(times)
+
+    def note(self, question: str, program: str, p50: float, p95: float | None = None) -> None:
+        line = self.lines.setdefault(question, {})
+        line[program] = round(p50, 4)
+        if p95 is not None:
+            line[f"{program} p95"] = round(p95, 4)
+        tail = "" if p95 is None else f"   p95 {p95:>9.3f}"
+        print(f"  {question:<34} {program:<12} {p50:>10.3f} ms{tail}", flush=True)
+
+    def agree(self, question: str, answers: dict[str, Any]) -> None:
+        """Stop when programs disagree: a fast wrong answer is no figure."""
+        kinds = {json.dumps(answer, sort_keys=True, default=str) for answer in answers.values()}
+        if len(kinds) > 1:
+            raise SystemExit(f"{question}: answers differ: {answers}")
+
+
+TRAVERSALS: dict[str, tuple[str, str, str]] = {
+    "point lookup": (
+        "query q($k: String) { match { $a: Person { key: $k } } return { $a.name as name, $a.age as age } }",
+        "select name, age from person where key = :k",
+        "match (a:Person {key: $k}) return a.name as name, a.age as age",
+    ),
+    "1 hop count": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b } return { count($b) as n } }",
+        "select count(*) as n from person a join knows k on k.src = a.id where a.key = :k",
+        "match (a:Person {key: $k})-[:Knows]->(b) return count(*) as n",
+    ),
+    "2 hops count": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c } return { count($c) as n } }",
+        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst where a.key = :k",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c) return count(*) as n",
+    ),
+    "3 hops count": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c $c knows $d }"
+        " return { count($d) as n } }",
+        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " join knows m on m.src = l.dst where a.key = :k",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c)-[:Knows]->(d) return count(*) as n",
+    ),
+    "3 hops, pairs listed and filtered": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c $c knows $d $d.age > 80"
+        " $c.age > 80 } return { count($d) as n } }",
+        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " join person c on c.id = l.dst join knows m on m.src = l.dst join person d on d.id = m.dst"
+        " where a.key = :k and d.age > 80 and c.age > 80",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c)-[:Knows]->(d) where d.age > 80 and c.age > 80"
+        " return count(*) as n",
+    ),
+    "top 10 over 2 hops": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c }"
+        " return { $c.key as key, count($b) as n } order { n desc, key } limit 10 }",
+        "select c.key as key, count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " join person c on c.id = l.dst where a.key = :k group by c.key order by n desc, key limit 10",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c) return c.key as key, count(*) as n"
+        " order by n desc, key limit 10",
+    ),
+    "friends of friends, filter, group": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c $c.age > 40 }"
+        " return { $c.city as city, count($c) as n } order { n desc, city } }",
+        "select c.city as city, count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " join person c on c.id = l.dst where a.key = :k and c.age > 40 group by c.city order by n desc, city",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c) where c.age > 40 return c.city as city, count(*) as n"
+        " order by n desc, city",
+    ),
+    "most connected": (
+        "query q() { match { $a knows $b } return { $a.key as key, count($b) as n } order { n desc, key } limit 10 }",
+        "select a.key as key, count(*) as n from knows k join person a on a.id = k.src group by k.src"
+        " order by n desc, key limit 10",
+        "match (a:Person)-[:Knows]->(b) return a.key as key, count(*) as n order by n desc, key limit 10",
+    ),
+    "triangles of one person": (
+        "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c $a knows $c }"
+        " return { count($c) as n } }",
+        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " join knows m on m.src = a.id and m.dst = l.dst where a.key = :k",
+        "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c), (a)-[:Knows]->(c) return count(*) as n",
+    ),
+}
+
+
+def measure_traversals(report: Report, data: Data, graph: Graph, folder: Path, others: bool) -> None:
+    rng = np.random.default_rng(5)
+    keys = [f"p{n:07d}" for n in rng.integers(0, data.people, 60)]
+    db = build_sqlite(data, folder / "data.sqlite") if others else None
+    ladybug = build_ladybug(data, folder) if others else None
+    for question, (ours, sql, cypher) in TRAVERSALS.items():
+        arguments = keys if "$k" in ours else [None]
+
+        def ask_graph(key: Any, text: str = ours) -> Any:
+            return graph.query(text, {"k": key} if key else {}).to_pylist()
+
+        def ask_sqlite(key: Any, text: str = sql) -> Any:
+            cursor = db.execute(text, {"k": key} if key else {})
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+        def ask_ladybug(key: Any, text: str = cypher) -> Any:
+            return ladybug.execute(text, {"k": key} if key else {}).rows_as_dict().get_all()
+
+        programs = {"omnigraph": ask_graph}
+        if others:
+            programs |= {"sqlite": ask_sqlite, "ladybug": ask_ladybug}
+        for argument in arguments[:5]:
+            report.agree(question, {name: ask(argument) for name, ask in programs.items()})
+        for name, ask in programs.items():
+            report.measure(question, name, ask, arguments)
+
+
+def measure_search(report: Report, data: Data, graph: Graph, folder: Path, others: bool) -> None:
+    import lance
+    from lance.query import MatchQuery
+
+    matrix = np.ascontiguousarray(data.tables["Post"]["embedding"].combine_chunks().values.to_numpy()).reshape(
+        -1, DIMENSION
+    )
+    rng = np.random.default_rng(6)
+    queries = [vector / np.linalg.norm(vector) for vector in rng.standard_normal((20, DIMENSION), dtype=np.float32)]
+    texts = [" ".join(rng.choice(data.words[50:3000], 2)) for _ in range(40)]
+    near = "query q($q: Vector(384)) { match { $p: Post } return { $p.slug } order { nearest($p.embedding, $q) } limit 10 }"
+    words = "query q($t: String) { match { $p: Post } return { $p.slug } order { bm25($p.body, $t) } limit 10 }"
+    hybrid = (
+        "query q($q: Vector(384), $t: String) { match { $p: Post } return { $p.slug }"
+        " order { rrf(nearest($p.embedding, $q), bm25($p.body, $t)) } limit 10 }"
+    )
+    report.measure("numpy matrix x vector", "numpy", lambda q: matrix @ q, queries)
+    report.measure(
+        "vector top 10, exact", "omnigraph", lambda q: graph.query(near, {"q": q.tolist()}).to_pylist(), queries
+    )
+    report.measure("bm25 top 10", "omnigraph", lambda t: graph.query(words, {"t": t}).to_pylist(), texts)
+    both = [(q, t) for q, t in zip(queries, texts, strict=False)]
+    report.measure(
+        "hybrid top 10",
+        "omnigraph",
+        lambda qt: graph.query(hybrid, {"q": qt[0].tolist(), "t": qt[1]}).to_pylist(),
+        both,
+    )
+    if not others:
+        return
+    dataset = lance.dataset(graph.snapshot().open("node:Post").uri)
+    kinds = {index["type"]: index["name"] for index in dataset.list_indices()}
+    if not any(kind.startswith("IVF") for kind in kinds):
+        copy = lance.write_dataset(dataset.to_table(columns=["slug", "body", "embedding"]), folder / "post.lance")
+        copy.create_index("embedding", "IVF_FLAT", num_partitions=256, metric="l2")
+        copy.create_scalar_index("body", "INVERTED")
+        dataset = copy
+    near_direct: Callable[[Any], Any] = lambda q: dataset.scanner(  # noqa: E731
+        columns=["slug"], nearest={"column": "embedding", "q": q, "k": 10}, disable_scoring_autoprojection=True
+    ).to_table()
+    report.measure("vector top 10, indexed", "pylance", near_direct, queries)
+    words_direct: Callable[[Any], Any] = lambda t: dataset.scanner(  # noqa: E731
+        columns=["slug"], full_text_query=MatchQuery(t, "body"), limit=10, disable_scoring_autoprojection=True
+    ).to_table()
+    report.measure("bm25 top 10", "pylance", words_direct, texts)
+    if (folder / "data.sqlite").exists():
+        db = sqlite3.connect(folder / "data.sqlite")
+        sql = "select slug from post where post match ? order by bm25(post) limit 10"
+        report.measure("bm25 top 10", "sqlite", lambda t: db.execute(sql, (t.replace(" ", " OR "),)).fetchall(), texts)
+
+
+# --- fixed cost, fresh processes, commits -----------------------------------------------------------------------------
+
+
+def measure_fixed(report: Report, graph: Graph) -> None:
+    """What a call costs that does next to nothing: compile (cached), snapshot, plan, result."""
+    report.measure(
+        "fixed cost of a call",
+        "omnigraph",
+        lambda _: graph.query('query q() { match { $a: Person { key: "none" } } return { $a.name } }').to_arrow(),
+        [None] * 200,
+    )
+
+
+FRESH = """
+import sys, time
+from omnigraph.graph import connect
+begin = time.perf_counter()
+graph = connect(sys.argv[1])
+key = {"k": "p0000007"}
+rows = graph.query(sys.argv[2], key).to_pylist()
+print((time.perf_counter() - begin) * 1000)
+"""
+
+
+def measure_fresh(report: Report, root: Path) -> None:
+    """The first query of a new process, imports not counted."""
+    for question in ("point lookup", "1 hop count", "3 hops count", "top 10 over 2 hops"):
+        times = []
+        for _ in range(3):
+            command = [sys.executable, "-c", FRESH, str(root), TRAVERSALS[question][0]]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+            times.append(float(done.stdout.strip().splitlines()[-1]))
+        report.note(f"first query: {question}", "omnigraph", statistics.median(times), max(times))
+
+
+def measure_commits(report: Report, graph: Graph) -> None:
+    """The first query after a one-row commit, beside a warm one."""
+    insert = "query m($f: String, $t: String) { insert Knows { from: $f, to: $t } }"
+    add = 'query m($k: String) { insert Person { key: $k, name: "New", age: 30, city: "Fez" } }'
+    for question in ("2 hops count", "top 10 over 2 hops", "most connected"):
+        text = TRAVERSALS[question][0]
+        params = {"k": "p0000042"} if "$k" in text else {}
+        warm, first = [], []
+        for round_number in range(8):
+            for _ in range(3):
+                graph.query(text, params).to_pylist()
+            begin = time.perf_counter()
+            graph.query(text, params).to_pylist()
+            warm.append((time.perf_counter() - begin) * 1000)
+            if round_number % 2:
+                graph.mutate(add, {"k": f"new{time.time_ns()}"})
+            else:
+                graph.mutate(insert, {"f": "p0000042", "t": f"p{round_number + 50:07d}"})
+            begin = time.perf_counter()
+            graph.query(text, params).to_pylist()
+            first.append((time.perf_counter() - begin) * 1000)
+        report.note(f"warm: {question}", "omnigraph", statistics.median(warm), max(warm))
+        report.note(f"after a commit: {question}", "omnigraph", statistics.median(first), max(first))
+
+
+def measure_large(report: Report, folder: Path) -> None:
+    """Ten million edges: how long until the first answer, and three hops then."""
+    people, edges = 1_000_000, 10_000_000
+    rng = np.random.default_rng(9)
+    keys = pa.array(np.char.add("p", np.char.zfill(np.arange(people).astype(str), 7)))
+    root = folder / "large"
+    if not root.exists():
+        graph = create(root, "node Person { key: String @key }\nedge Knows: Person -> Person")
+        ends = {name: keys.take(pa.array(rng.integers(0, people, edges))) for name in ("from", "to")}
+        begin = time.perf_counter()
+        graph.load({"Person": pa.table({"key": keys}), "Knows": pa.table(ends)}, mode="overwrite", engine="local")
+        report.note("10 M edges: load", "omnigraph", (time.perf_counter() - begin) * 1000)
+    graph = connect(root)
+    text = TRAVERSALS["3 hops count"][0]
+    begin = time.perf_counter()
+    graph.query(text, {"k": "p0000007"}).to_pylist()
+    report.note("10 M edges: first 3 hops", "omnigraph", (time.perf_counter() - begin) * 1000)
+    starts = [f"p{n:07d}" for n in rng.integers(0, people, 50)]
+    report.measure("10 M edges: 3 hops", "omnigraph", lambda k: graph.query(text, {"k": k}).to_pylist(), starts)
+    report.measure(
+        "10 M edges: within 3 hops",
+        "omnigraph",
+        lambda k: graph.query(
+            "query q($k: String) { match { $a: Person { key: $k } $a knows{1,3} $b } return { count($b) as n } }",
+            {"k": k},
+        ).to_pylist(),
+        starts,
+    )
+    for question in ("first 3 hops",):
+        command = [sys.executable, "-c", FRESH, str(root), text]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+        report.note(f"10 M edges: fresh process, {question}", "omnigraph", float(done.stdout.strip().splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--alone", action="store_true", help="leave the other programs out")
+    options = parser.parse_args()
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="omnigraph-read-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = options.only.split(",") if options.only else ["fixed", "traversal", "search", "fresh", "commit", "large"]
+    report = Report()
+    begin = time.perf_counter()
+    data = generate(options.scale)
+    print(f"generated in {time.perf_counter() - begin:.1f} s", flush=True)
+    root = folder / f"graph-{options.scale}"
+    begin = time.perf_counter()
+    graph = connect(root) if root.exists() else build_graph(data, root)
+    print(f"graph ready in {time.perf_counter() - begin:.1f} s", flush=True)
+    scratch = Path(tempfile.mkdtemp(prefix="omnigraph-others-"))
+    try:
+        if "fixed" in chosen:
+            measure_fixed(report, graph)
+        if "traversal" in chosen:
+            measure_traversals(report, data, graph, scratch, not options.alone)
+        if "search" in chosen:
+            measure_search(report, data, graph, scratch, not options.alone)
+        if "fresh" in chosen:
+            measure_fresh(report, root)
+        if "commit" in chosen:
+            measure_commits(report, graph)
+        if "large" in chosen:
+            measure_large(report, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if options.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory {peak:,.0f} MB")
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    name = "read.json" if not options.only and options.scale == 1.0 and not options.alone else "read-partial.json"
+    body = {"scale": options.scale, "peak_mb": round(peak), "milliseconds": report.lines}
+    (results / name).write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

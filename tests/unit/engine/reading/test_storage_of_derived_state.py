@@ -1,0 +1,123 @@
+"""Dictionaries, caches and bundles: what is kept, and what happens when it is wrong."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from omnigraph.engine.reading import segments
+from omnigraph.engine.reading import tables as tables_module
+from omnigraph.engine.reading.cache import SHARED, ByteCache
+from omnigraph.engine.reading.derived import DerivedStore
+from omnigraph.engine.reading.dictionary import TAIL_MAX, IdDictionary
+
+PAIRS = "match { $a knows $b } return { $a.key, $b.key } order { $a.key, $b.key }"
+
+
+def test_an_id_keeps_its_code_however_the_dictionary_grows():
+    dictionary = IdDictionary()
+    first = dictionary.encode(pa.array(["b", "a", "b"]))
+    assert first.tolist() == [0, 1, 0]
+    many = pa.array([f"n{n}" for n in range(TAIL_MAX * 2)])
+    dictionary.encode(many)
+    again = dictionary.encode(pa.array(["new", "a", "n5"]))
+    assert again[1:].tolist() == [1, 7]
+    assert dictionary.code("new") == again[0] == len(dictionary) - 1
+    assert dictionary.code("nobody") == -1
+    assert dictionary.find(pa.array(["nobody", "b"])).tolist() == [-1, 0]
+    assert dictionary.ids_of(np.array([again[0], 0])).to_pylist() == ["new", "b"]
+    ranks = dictionary.ranks()
+    ids = dictionary.all_ids().to_pylist()
+    assert sorted(ids) == [ids[i] for i in np.argsort(ranks)]
+
+
+def test_the_cache_drops_the_least_recently_used_and_nothing_else():
+    cache = ByteCache(10)
+    cache.put("a", 1, 4)
+    cache.put("b", 2, 4)
+    assert cache.get("a") == 1
+    cache.put("c", 3, 4)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
+    cache.put("huge", 9, 11)
+    assert cache.get("huge") is None
+    assert cache.use().bytes == 8
+    assert cache.get_or_make("d", lambda: 4, lambda _: 1) == 4
+    cache.resize(1)
+    assert cache.use().entries == 1
+    cache.clear()
+    assert cache.use().bytes == 0
+
+
+@pytest.fixture
+def kept(graph, monkeypatch):
+    """A graph whose adjacency was left on disk, and a process that has forgotten everything."""
+    monkeypatch.setattr(segments, "EDGES_MIN", 1)
+    expected = graph.ask(PAIRS)
+
+    def forget():
+        SHARED.clear()
+        tables_module._DICTIONARIES.clear()
+        return graph.now()
+
+    return graph, expected, forget
+
+
+def bundles(graph):
+    return sorted((Path(graph.store.root) / "__derived").rglob("facts.json"))
+
+
+def test_a_fresh_process_reads_adjacency_from_disk_instead_of_making_it(kept, monkeypatch):
+    graph, expected, forget = kept
+    assert len(bundles(graph)) == 3
+    later = forget()
+
+    def refuse(*_):
+        raise AssertionError("adjacency was made again")
+
+    monkeypatch.setattr(segments, "build_csr", refuse)
+    monkeypatch.setattr(segments, "_new_segment", refuse)
+    assert later.ask(PAIRS) == expected
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "format", "facts", "lineage"])
+def test_damaged_or_foreign_bundles_are_made_anew(kept, damage):
+    graph, expected, forget = kept
+    for facts in bundles(graph):
+        folder = facts.parent
+        if damage == "format":
+            facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 99}))
+        elif damage == "facts":
+            facts.write_text("{")
+        elif damage == "lineage":
+            body = json.loads(facts.read_text())
+            facts.write_text(json.dumps({**body, "lineages": ["x", "y"], "segment": "other"}))
+        else:
+            for file in folder.glob("*.npy"):
+                if damage == "remove":
+                    file.unlink()
+                elif damage == "truncate":
+                    file.write_bytes(file.read_bytes()[:-3])
+                else:
+                    content = bytearray(file.read_bytes())
+                    content[-1] ^= 0xFF
+                    file.write_bytes(bytes(content))
+    assert forget().ask(PAIRS) == expected
+
+
+def test_old_bundles_make_room_for_new_ones(tmp_path):
+    store = DerivedStore(tmp_path / "d")
+    for n in range(6):
+        assert store.save("segment", {"a": np.arange(n)}, {"n": n})
+    names = store.names("segment")
+    assert len(names) == 3
+    assert [store.load(name).facts["n"] for name in names] == [5, 4, 3]
+    assert store.load(names[0]).arrays["a"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    store = DerivedStore(tmp_path / "file" / "below")
+    assert store.save("segment", {"a": np.arange(3)}, {}) is False
+    assert store.names("segment") == []
