@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.engine.operations.verify import verify
 from omnigraph.graph import connect, create
 from omnigraph.ids import RECOVERY_ACTOR
 
@@ -75,6 +76,7 @@ def check(root: Path, notes: list[dict[str, Any]]) -> None:
     for key, entry in snapshot.entries.items():
         assert context.store.open(entry.path).version == entry.version, key
     assert not context.store.objects.list_dir("__recovery")
+    assert not verify(context).problems
 
 
 def test_two_processes_writing_at_once_are_told_the_truth(tmp_path, schema):

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.staging.blobs import read_blobs
 from omnigraph.engine.staging.entities import Entity, row_schema
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import InputError
@@ -25,8 +26,6 @@ from omnigraph.ids import TableKey
 RANGE_ROWS = 262_144
 BATCH_ROWS = 16_384
 _SPECIAL = r'["\\\x00-\x1f]'
-_EXTERNAL = 3
-"""The kind of a blob descriptor whose bytes lie elsewhere."""
 
 
 def export_lines(
@@ -106,21 +105,13 @@ def read_rows(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Tab
 
 def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
     """Inline blobs as `base64:…`, external ones as their URI."""
-    pairs = list(zip(rows.column("_rowid").to_pylist(), rows.column(name).to_pylist(), strict=True))
-    inline = [row_id for row_id, blob in pairs if blob is not None and blob["kind"] != _EXTERNAL]
-    content: dict[int, bytes] = {}
-    if inline:
-        listed = ", ".join(map(str, inline))
-        found = handle.scan([name], f"_rowid IN ({listed})", with_row_id=True, blob_bytes=True)
-        content = dict(zip(found.column("_rowid").to_pylist(), found.column(name).to_pylist(), strict=True))
     texts: list[str | None] = []
-    for row_id, blob in pairs:
-        if blob is None:
-            texts.append(None)
-        elif blob["kind"] == _EXTERNAL:
-            texts.append(blob["blob_uri"])
+    for blob in read_blobs(handle, name, rows.column("_rowid").to_numpy()).to_pylist():
+        inline = None if blob is None else blob["data"]
+        if inline is not None:
+            texts.append("base64:" + base64.b64encode(inline).decode("ascii"))
         else:
-            texts.append("base64:" + base64.b64encode(content[row_id]).decode("ascii"))
+            texts.append(None if blob is None else blob["uri"])
     return pa.array(texts, pa.string())
 
 

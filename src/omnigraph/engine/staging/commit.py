@@ -31,7 +31,7 @@ from omnigraph.errors import (
     PublishContentionError,
     RecoveryRequiredError,
 )
-from omnigraph.ids import CommitId, TableKey, now_micros, stored_branch
+from omnigraph.ids import CommitId, TableKey, now_micros, overlaps, stored_branch
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ def commit(recovery: RecoveryContext, transaction: Transaction, deadline: float)
     _check_forks(recovery, transaction, deadline)
     transaction.request.cancellation.check()
     intent = recovery.intents.arm(_intent(transaction))
+    _secure_forks(recovery, transaction, intent)
     handles = _apply(recovery, transaction, intent)
     return _publish(recovery, transaction, intent, handles)
 
@@ -160,6 +161,41 @@ def _check_forks(recovery: RecoveryContext, transaction: Transaction, deadline: 
         raise StaleAttempt(ConflictError(f"another writer has just written to '{branch}' — retry"), counts=False)
 
 
+def _secure_forks(recovery: RecoveryContext, transaction: Transaction, intent: Intent) -> None:
+    """Make sure, now that the intent is stored, that no one else is giving the branch a line of the same tables.
+
+    Everybody looks at the intents after storing their own, so of two writers at least one sees the other and makes
+    way. What the newest manifest then does not place on the branch is nobody's, and a ref of that name may go.
+    """
+    forks = {key for key, write in transaction.writes.items() if write.forks}
+    if not forks:
+        return
+    branch = transaction.request.branch
+    try:
+        failpoints.maybe_fail(failpoints.FORK_BEFORE_CLASSIFY)
+        others = [other for other in recovery.intents.pending() if _forks_too(other, intent, forks)]
+        if others:
+            raise ConflictError(f"another writer is committing to '{branch}' for the first time — retry")
+        failpoints.maybe_fail(failpoints.CLASSIFY_FRESH_READ)
+        current = recovery.manifest.snapshot(branch)
+        for key in sorted(forks):
+            if current.entry(key) != transaction.snapshot.entry(key):
+                seen, actual = transaction.snapshot.entry(key).version, current.entry(key).version
+                raise ExpectedVersionMismatchError(table_key=key, expected=seen, actual=actual)
+    except ConflictError as refused:
+        recovery.intents.disarm(intent.operation_id)
+        raise StaleAttempt(refused, counts=False) from refused
+    except BaseException:
+        recovery.intents.disarm(intent.operation_id)
+        raise
+
+
+def _forks_too(other: Intent, own: Intent, forks: set[TableKey]) -> bool:
+    return other.operation_id != own.operation_id and any(
+        effect.fork and effect.table_key in forks and effect.table_branch == own.branch for effect in other.effects
+    )
+
+
 def _await_writer(recovery: RecoveryContext, branch: str, found: Drift, deadline: float) -> None:
     """Wait until a living writer elsewhere has published or undone its commit to the table."""
     limit = min(deadline, time.monotonic() + IN_FLIGHT_WAIT_SECONDS)
@@ -210,9 +246,13 @@ def _fork(recovery: RecoveryContext, transaction: Transaction, write: TableWrite
     if branch is None:
         raise InternalError(f"main inherits '{write.table_key}' from branch '{entry.branch}'")
     failpoints.maybe_fail(failpoints.MUTATION_PRE_FORK)
-    if branch in store.table_branches(entry.path):
-        # The newest manifest does not place the table on this branch, so the ref is what a crash left behind.
-        store.residual.delete_branch(entry.path, branch)
+    # The newest manifest does not place the table on this branch, so a ref of its name is what a crash or an earlier
+    # branch of that name left behind. So is one whose name contains the other's: live branches never do that, and
+    # the folders of both would lie in each other.
+    leftovers = [name for name in store.table_branches(entry.path) if overlaps(name, branch)]
+    for name in sorted(leftovers, key=len, reverse=True):
+        failpoints.maybe_fail(failpoints.FORK_BEFORE_RECLAIM)
+        store.residual.delete_branch(entry.path, name)
     store.residual.create_branch(entry.path, branch, source=entry.branch, version=entry.version)
     failpoints.maybe_fail(failpoints.MUTATION_POST_FORK)
     transaction.stage_table(write, store.open(entry.path, branch=branch))
@@ -288,7 +328,7 @@ def _publish(
         raise
     recovery.intents.disarm(intent.operation_id)
     for key, handle in handles.items():
-        recovery.store.remember(handle)
+        recovery.store.remember(handle, tag=snapshot.entry(key).e_tag)
         _remember_ids(transaction.writes[key], handle)
     return Committed(snapshot, commit_id)
 
@@ -308,7 +348,7 @@ def _publish_patiently(
         try:
             return recovery.manifest.publish(
                 request.branch,
-                _changes(transaction, handles),
+                _changes(transaction, handles, intent),
                 lineage=lineage,
                 expected=transaction.expected,
                 expected_head=request.if_commit,
@@ -319,11 +359,12 @@ def _publish_patiently(
                 raise
 
 
-def _changes(transaction: Transaction, handles: dict[TableKey, TableHandle]) -> list[Change]:
+def _changes(transaction: Transaction, handles: dict[TableKey, TableHandle], intent: Intent) -> list[Change]:
     changes: list[Change] = []
     for key, write in sorted(transaction.writes.items()):
         if write.staged is None:
             raise InternalError(f"the change of '{key}' was not staged")
         rows = write.entry.row_count + write.staged.row_delta
-        changes.append(UpdateTable(key, handles[key].version, handles[key].branch, rows))
+        branch = handles[key].branch
+        changes.append(UpdateTable(key, handles[key].version, branch, rows, intent.table_facts(branch)))
     return changes

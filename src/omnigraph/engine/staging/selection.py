@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.staging.blobs import read_blobs
 from omnigraph.engine.staging.columns import ColumnCache, Offsets
 from omnigraph.engine.staging.committed import live_offsets
 from omnigraph.engine.staging.entities import Entity, row_schema
@@ -22,7 +23,6 @@ from omnigraph.engine.staging.predicates import satisfied
 from omnigraph.engine.staging.rows import NO_ADDRESSES, Marks, is_among
 from omnigraph.engine.staging.temporal import Mask
 from omnigraph.engine.staging.transaction import Transaction
-from omnigraph.engine.staging.values import blob_column
 from omnigraph.engine.storage.handle import Addresses, FragmentInfo, TableHandle
 from omnigraph.plan.operators import ComparisonOperator, PropertyTest
 
@@ -104,14 +104,14 @@ def find_pending(
 
 
 def read_rows(handle: TableHandle, entity: Entity, addresses: Addresses) -> pa.Table:
-    """Whole rows by address, blobs as bytes, in the order asked for."""
+    """Whole rows by address, blobs as they were given, in the order asked for."""
     schema = row_schema(entity)
     blobs = blob_columns(entity)
     plain = [name for name in schema.names if name not in blobs]
     rows = _take(handle, addresses, plain)
     columns = {name: rows.column(name) for name in plain}
     for name in blobs:
-        columns[name] = _read_blobs(handle, name, addresses)
+        columns[name] = read_blobs(handle, name, handle.row_ids(addresses))
     return pa.Table.from_arrays([columns[name] for name in schema.names], names=schema.names)
 
 
@@ -128,12 +128,3 @@ def _take(handle: TableHandle, addresses: Addresses, columns: list[str]) -> pa.T
             places.append(mine)
     order = np.argsort(np.concatenate(places), kind="stable")
     return pa.concat_tables(parts).take(pa.array(order))
-
-
-def _read_blobs(handle: TableHandle, name: str, addresses: Addresses) -> pa.Array:
-    row_ids = handle.row_ids(addresses)
-    listed = ", ".join(str(row_id) for row_id in row_ids.tolist())
-    found = handle.scan([name], f"_rowid IN ({listed})", with_row_id=True, blob_bytes=True)
-    by_id = dict(zip(found.column("_rowid").to_pylist(), found.column(name).to_pylist(), strict=True))
-    data = [by_id.get(row_id) for row_id in row_ids.tolist()]
-    return blob_column(data, [None] * len(data))

@@ -109,7 +109,10 @@ class _Attempts:
         if request.if_commit is not None and snapshot.head != request.if_commit:
             raise PreconditionFailedError(expected=request.if_commit, actual=snapshot.head)
         transaction = Transaction(self._context.catalog, snapshot, request, self._fragments)
+        began = time.monotonic()
         value = prepare(transaction)
+        # The deadline bounds waiting for others; a large load may work for as long as it takes.
+        self._deadline += time.monotonic() - began
         request.cancellation.check()
         transaction.validate()
         if not transaction.writes:
