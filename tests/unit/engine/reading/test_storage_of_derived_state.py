@@ -65,7 +65,7 @@ def kept(graph, monkeypatch):
 
 
 def bundles(graph):
-    return sorted((Path(graph.store.root) / "__derived").rglob("facts.json"))
+    return sorted((Path(graph.store.root) / "_cache").rglob("facts.json"))
 
 
 def test_a_fresh_process_reads_adjacency_from_disk_instead_of_making_it(kept, monkeypatch):
