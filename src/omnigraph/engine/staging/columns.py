@@ -9,7 +9,7 @@ costs microseconds whatever the size of the table.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -87,6 +87,7 @@ class ColumnCache:
         self._bytes_max = bytes_max
         self._columns: OrderedDict[tuple[tuple[str, ...], int], CachedColumn] = OrderedDict()
         self._bytes = 0
+        self._asked: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
 
     @classmethod
@@ -100,6 +101,12 @@ class ColumnCache:
     def holds(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> bool:
         """True when reading the column costs nothing."""
         return (fragment.files, handle.field_ids[column]) in self._columns
+
+    def asked(self, path: str, field_id: int) -> int:
+        """How often a column was needed that is not held, this time included."""
+        with self._lock:
+            self._asked[(path, field_id)] += 1
+            return self._asked[(path, field_id)]
 
     def column(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> CachedColumn:
         """The column of a fragment, read if need be."""

@@ -175,6 +175,8 @@ def _secure_forks(recovery: RecoveryContext, transaction: Transaction, intent: I
         failpoints.maybe_fail(failpoints.FORK_BEFORE_CLASSIFY)
         others = [other for other in recovery.intents.pending() if _forks_too(other, intent, forks)]
         if others:
+            if all(recovery.intents.liveness(other) is not Liveness.LIVE for other in others):
+                heal(recovery)
             raise ConflictError(f"another writer is committing to '{branch}' for the first time — retry")
         failpoints.maybe_fail(failpoints.CLASSIFY_FRESH_READ)
         current = recovery.manifest.snapshot(branch)

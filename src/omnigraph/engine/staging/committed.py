@@ -21,6 +21,7 @@ from omnigraph.ids import TableKey
 ADDRESS = "_rowaddr"
 INDEX_VALUES_MAX = 512
 INDEX_ROWS_MIN = 100_000
+INDEX_ASKS_MAX = 8
 
 
 class SnapshotView:
@@ -100,7 +101,10 @@ class SnapshotView:
         unread = [f for f in handle.fragments() if not self._cache.holds(handle, f, column)]
         if sum(fragment.physical_rows for fragment in unread) < INDEX_ROWS_MIN:
             return False
-        return any(index.columns == (column,) and index.kind.upper() == "BTREE" for index in handle.indexes())
+        if not any(index.columns == (column,) and index.kind.upper() == "BTREE" for index in handle.indexes()):
+            return False
+        # A process that keeps asking is better off with the column in memory.
+        return self._cache.asked(handle.path, handle.field_ids[column]) <= INDEX_ASKS_MAX
 
 
 def live_offsets(handle: TableHandle, fragment: FragmentInfo, offsets: Offsets) -> Offsets:
