@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.errors import ConstraintError, QueryNotFoundError, TypeCheckError
-from omnigraph.plan import compile_file, compile_query
+from omnigraph.plan import check, compile_file, compile_query
 
 HARBOUR = compile_schema((Path(__file__).parents[2] / "conformance" / "harbour.pg").read_text())
 PARAMETERS = (
@@ -378,3 +379,22 @@ def test_the_first_error_from_the_top_is_reported() -> None:
     assert code_of(read("not { $v: Nope } $v tows{0,1} $x $v: Vessel")) == "T1"
     assert code_of(read("$v tows{0,1} $x not { $v: Nope }")) == "T15"
     assert code_of(read(V, "sum($v.name), $v.id")) == "T8"
+
+
+def test_queries_compile_alike_from_many_threads() -> None:
+    sources = [read(V, f"$v.code as c{number}") for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        plans = list(pool.map(lambda source: compile_query(HARBOUR, source), sources * 4))
+    assert [plan.projections[0].column for plan in plans[:40]] == [f"c{number}" for number in range(40)]  # type: ignore[union-attr]
+    assert plans[:40] == plans[40:80] == plans[120:]
+
+
+def test_the_cache_forgets_what_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_cache", check._PlanCache(2))
+    first, second, third = (read(V, f"$v.code as x{number}") for number in range(3))
+    kept = compile_query(HARBOUR, first)
+    dropped = compile_query(HARBOUR, second)
+    assert compile_query(HARBOUR, first) is kept
+    compile_query(HARBOUR, third)
+    assert compile_query(HARBOUR, first) is kept
+    assert compile_query(HARBOUR, second) is not dropped
