@@ -11,9 +11,11 @@ from omnigraph.engine.recovery.classify import Observation, TableState, classify
 from omnigraph.engine.recovery.decide import Situation
 from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent, WriterKind
 from omnigraph.engine.recovery.sidecars import IntentStore
-from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import CommitNotFoundError
+from omnigraph.engine.storage.tables import TableStore, TransactionInfo
+from omnigraph.errors import CommitNotFoundError, StorageError
 from omnigraph.ids import MAIN, CommitId
+
+_UNDOING_COMMITS_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,31 @@ def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: E
     head = ctx.store.open(effect.table_path, branch=effect.table_branch).version
     if not intent.by_identity:
         return Observation(effect, head, pinned)
-    commits = ctx.store.transactions(
-        effect.table_path, effect.table_branch, after=min(effect.expected_version, pinned), upto=head
-    )
+    drift = ctx.store.transactions(effect.table_path, effect.table_branch, after=pinned, upto=head)
+    commits = [*_published_commits(ctx, effect, pinned), *drift]
     others = {
         owner
-        for commit in commits
-        if commit.version > pinned
-        and (owner := commit.properties.get(PROPERTY_OPERATION)) not in (None, intent.operation_id)
+        for commit in drift
+        if (owner := commit.properties.get(PROPERTY_OPERATION)) not in (None, intent.operation_id)
     }
     # Listed after the heads were read: an operation that has no intent by then is resolved, or nobody's.
     kin = others.difference(ctx.intents.list()) if others else others
     return Observation(effect, head, pinned, commits, frozenset(str(owner) for owner in kin))
+
+
+def _published_commits(ctx: RecoveryContext, effect: Effect, pinned: int) -> list[TransactionInfo]:
+    """What was published right above the version an effect started from.
+
+    While a write is unpublished nobody else commits to its tables, so whatever undid it follows it at once. An intent
+    that turns up again long after its write was settled may find these versions cleaned up; its audit row then tells.
+    """
+    upto = min(pinned, effect.expected_version + effect.steps + _UNDOING_COMMITS_MAX)
+    try:
+        return ctx.store.transactions(effect.table_path, effect.table_branch, after=effect.expected_version, upto=upto)
+    except StorageError as exc:
+        if exc.kind != "not_found":
+            raise
+        return []
 
 
 def situation(intent: Intent, world: World, *, sweeping: bool, may_restore: bool) -> Situation:

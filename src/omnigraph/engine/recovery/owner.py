@@ -70,7 +70,7 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True)
 class ProcessFacts:
-    """What this machine says about a process number now."""
+    """What this machine says about a process number now; `started` is empty where it does not tell."""
 
     running: bool
     started: str
@@ -81,7 +81,7 @@ def liveness(owner: Owner, here: Owner, process: ProcessFacts, now: int) -> Live
     if owner.same_machine(here):
         if owner.boot_id != here.boot_id:
             return Liveness.DEAD
-        if not process.running or process.started != owner.process_started:
+        if not process.running or process.started not in ("", owner.process_started):
             return Liveness.DEAD
     return Liveness.LIVE if now < owner.lease_until else Liveness.SILENT
 
@@ -92,13 +92,13 @@ def observe_process(pid: int) -> ProcessFacts:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             state, *rest = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return ProcessFacts(running=_signalled(pid) if not os.path.isdir("/proc/self") else False, started="")
+        return ProcessFacts(running=_exists(pid), started="")
     ended = state in "ZX" and not _has_living_thread(pid)
     return ProcessFacts(running=not ended, started=rest[18])
 
 
-def _signalled(pid: int) -> bool:
-    """Whether a process exists, on systems without a process file system."""
+def _exists(pid: int) -> bool:
+    """Whether a process exists that the process file system does not show, e.g. somebody else's."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -31,6 +31,8 @@ RUNNING, GONE = ProcessFacts(True, "777"), ProcessFacts(False, "")
         (HERE, RUNNING, 1_000, Liveness.SILENT),
         (HERE, GONE, 0, Liveness.DEAD),
         (HERE, ProcessFacts(True, "778"), 0, Liveness.DEAD),
+        (HERE, ProcessFacts(True, ""), 999, Liveness.LIVE),
+        (HERE, ProcessFacts(True, ""), 1_000, Liveness.SILENT),
         (replace(HERE, boot_id="boot-b"), RUNNING, 0, Liveness.DEAD),
         (replace(HERE, host="other/2"), RUNNING, 999, Liveness.LIVE),
         (replace(HERE, host="other/2"), RUNNING, 1_000, Liveness.SILENT),

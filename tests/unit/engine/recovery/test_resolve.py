@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, HandWriter, names_in, reopen
 
@@ -275,3 +277,24 @@ def test_the_drift_guard_says_what_to_do(ctx: RecoveryContext) -> None:
     assert "could not be listed" in text
     assert "omnigraph repair" in text
     assert "reopen" in text
+
+
+def test_an_intent_that_turns_up_again_long_afterwards_is_removed(ctx: RecoveryContext) -> None:
+    writer = HandWriter.arm(ctx, COMPANY, PERSON)
+    writer.apply(COMPANY, "acme")
+    writer.fall_silent_elsewhere()
+    heal(ctx)
+    for number in range(3):
+        again = HandWriter.arm(ctx, COMPANY, PERSON)
+        again.apply(COMPANY, f"c{number}")
+        again.apply(PERSON, f"p{number}")
+        again.publish()
+        again.disarm()
+    for key in (COMPANY, PERSON):
+        entry = ctx.manifest.snapshot(MAIN).entry(key)
+        ctx.store.residual.cleanup_versions(entry.path, versions=range(1, entry.version))
+    # The writer wakes up and marks its intent as aborted, which brings the file back.
+    ctx.intents._rewrite(replace(writer.intent, aborted=True))
+    heal(ctx)
+    assert settled(ctx, writer).kind is RecoveryKind.ROLLED_BACK
+    assert names_in(ctx, PERSON) == ["p0", "p1", "p2"]
