@@ -51,16 +51,9 @@ def error_output(error: GraphError) -> dict[str, Any]:
     return {"error": error.message, **({"code": code} if code else {}), **error.facts()}
 
 
-def change_output(result: MutationResult, *, branch: str, actor: str | None) -> dict[str, Any]:
+def change_output(result: MutationResult) -> dict[str, Any]:
     """The `ChangeOutput` of a mutation; `commit` is null when nothing changed."""
-    return {
-        "branch": branch,
-        "query_name": result.query_name,
-        "affected_nodes": result.affected_nodes,
-        "affected_edges": result.affected_edges,
-        "actor_id": actor,
-        "commit": result.commit_id,
-    }
+    return {**result.to_json(), "commit": result.commit_id}
 
 
 def load_counts(rows: Mapping[str, int]) -> dict[str, int]:
@@ -76,17 +69,17 @@ def load_counts(rows: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def load_output(result: LoadResult, *, uri: str, branch: str, mode: str, actor: str | None) -> dict[str, Any]:
+def load_output(result: LoadResult, *, uri: str) -> dict[str, Any]:
     """The output of a load: counts in all, rows per table, the commit, and where the time went."""
     return {
         "uri": uri,
-        "branch": branch,
-        "base_branch": None,
-        "branch_created": False,
-        "mode": mode,
+        "branch": result.branch,
+        "base_branch": result.base_branch,
+        "branch_created": result.branch_created,
+        "mode": str(result.mode),
         **load_counts(result.rows),
         "tables": [{"table_key": key, "rows_loaded": count} for key, count in sorted(result.rows.items())],
-        "actor_id": actor,
+        "actor_id": result.actor_id,
         "commit": result.commit_id,
         "engine": result.engine,
         "seconds": round(result.seconds, 6),

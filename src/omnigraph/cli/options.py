@@ -34,6 +34,9 @@ Uri = Annotated[
     str | None,
     typer.Argument(metavar="URI", help="The graph: a path, file:// or s3:// URI.", show_default=False),
 ]
+UriOption = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph.", hidden=True)]
+"""The address of verbs whose positional used to be a name alone."""
+
 Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph's store.", show_default=False, rich_help_panel=ADDRESS),

@@ -30,8 +30,17 @@ class Session:
     """One command: its configuration and its target, settled before anything is read or written."""
 
     def __init__(
-        self, command: str, *, uri: str | None = None, store: str | None = None, profile: str | None = None
+        self,
+        command: str,
+        *,
+        uri: str | None = None,
+        uri_option: str | None = None,
+        store: str | None = None,
+        profile: str | None = None,
     ) -> None:
+        if uri is not None and uri_option is not None:
+            raise InputError("a positional URI and --uri are mutually exclusive: pass one of them")
+        uri = uri if uri is not None else uri_option
         self.command = command
         self.config = configuration()
         self.target = resolve_target(self.config, uri=uri, store=store, profile=profile)

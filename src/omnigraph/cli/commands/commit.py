@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import Branch, Json, Profile, Store, Uri
+from omnigraph.cli.options import Branch, Json, Profile, Store, Uri, UriOption
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -66,7 +66,7 @@ def list_commits(
 def show_commit(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     uri: Uri = None,
-    uri_option: Annotated[str | None, typer.Option("--uri", metavar="URI", help="The graph.", hidden=True)] = None,
+    uri_option: UriOption = None,
     as_json: Json = False,
     store: Store = None,
     profile: Profile = None,
@@ -75,9 +75,7 @@ def show_commit(
     from omnigraph.cli.output import to_json
     from omnigraph.wire import commit_output
 
-    if uri is not None and uri_option is not None:
-        raise InputError("a positional URI and --uri are mutually exclusive: pass one of them")
-    session = Session("commit show", uri=uri or uri_option, store=store, profile=profile)
+    session = Session("commit show", uri=uri, uri_option=uri_option, store=store, profile=profile)
     with session.open(read_only=True) as graph:
         output = commit_output(graph.history.show(commit_id))
     if as_json:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,6 +66,9 @@ def load(
         typer.Option("--map", metavar="TYPE.PROPERTY=COLUMN", help="Where a column has another name; repeatable."),
     ] = None,
     branch: Branch = "main",
+    base: Annotated[
+        str | None, typer.Option("--from", metavar="NAME", help="Create the branch from this one if it is missing.")
+    ] = None,
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
     durability: CommitDurability = Durability.FULL,
     errors_to: Annotated[
@@ -92,12 +96,16 @@ def load(
     session = Session("load", uri=uri, store=store, profile=profile)
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
+    created = False
     settings = dict(_pair(text, "--spark-conf", "KEY=VALUE") for text in conf or [])
     with sources(data or [], nodes or [], edges or []) as source:
         session.announce(quiet=quiet)
         if mode is Mode.OVERWRITE:
             session.confirm_destructive(yes=yes, as_json=as_json)
         with session.open(read_only=False, durability=durability.value) as graph, load_bar() as listener:
+            if base is not None and branch not in graph.branches.list():
+                graph.branches.create(branch, base, actor=author)
+                created = True
             result = graph.load(
                 source,
                 mode=mode.value,
@@ -110,11 +118,12 @@ def load(
                 master=master,
                 conf=settings or None,
             )
+    result = replace(result, base_branch=base, branch_created=created)
     if as_json:
-        output = load_output(result, uri=session.target.uri, branch=branch, mode=mode.value, actor=author)
+        output = load_output(result, uri=session.target.uri)
         typer.echo(to_json(output))
     else:
-        write_lines(summary_lines(result, uri=session.target.uri, branch=branch, mode=mode.value))
+        write_lines(summary_lines(result, uri=session.target.uri))
 
 
 @contextmanager
@@ -159,13 +168,13 @@ def parse_mapping(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def summary_lines(result: LoadResult, *, uri: str, branch: str, mode: str) -> Iterator[str]:
+def summary_lines(result: LoadResult, *, uri: str) -> Iterator[str]:
     """What a load did, for people."""
     from omnigraph.wire import load_counts
 
     counts = load_counts(result.rows)
     yield (
-        f"loaded {uri} on branch {branch} with {mode}: {counts['nodes_loaded']} nodes across"
+        f"loaded {uri} on branch {result.branch} with {result.mode}: {counts['nodes_loaded']} nodes across"
         f" {counts['node_types_loaded']} node types, {counts['edges_loaded']} edges across"
         f" {counts['edge_types_loaded']} edge types"
     )

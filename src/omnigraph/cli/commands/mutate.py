@@ -60,7 +60,7 @@ def mutate(
     with session.open(read_only=False, durability=durability.value) as graph:
         result = graph.mutate(source, values, name=name, branch=branch, actor=author, if_commit=if_commit)
     if as_json:
-        typer.echo(to_json(change_output(result, branch=branch, actor=author)))
+        typer.echo(to_json(change_output(result)))
         return
     typer.echo(
         f"changed {branch} via {result.query_name}: {result.affected_nodes} nodes, {result.affected_edges} edges"
