@@ -30,6 +30,15 @@ PUBLISH_BEFORE_PROJECTION: Final = "graph_publish.before_commit_append"
 PUBLISH_LOAD_CONTENTION: Final = "publish.load_state_retryable_contention"
 PUBLISH_REJECTED: Final = "publish.rejected_after_effects"
 
+# --- branches ---
+BRANCH_CREATE_POST_NATIVE: Final = "branch_create.post_native"
+BRANCH_CREATE_AFTER_MANIFEST: Final = "branch_create.after_manifest_branch_create"
+BRANCH_DELETE_POST_NATIVE: Final = "branch_delete.post_native"
+BRANCH_DELETE_BEFORE_TABLES: Final = "branch_delete.before_table_cleanup"
+FORK_BEFORE_CLASSIFY: Final = "fork.before_classify"
+CLASSIFY_FRESH_READ: Final = "classify.fresh_read"
+FORK_BEFORE_RECLAIM: Final = "fork.before_reclaim"
+
 # --- intents ---
 SIDECAR_WRITE: Final = "recovery.sidecar_write"
 SIDECAR_CONFIRM: Final = "recovery.sidecar_confirm"

@@ -1,7 +1,7 @@
 """One graph, opened: short methods, each handing on to one operation.
 
-`create` and `connect` give a `Graph`. Verbs that belong together are grouped: `graph.history`, `graph.schema`,
-`graph.maintenance`. A `Graph` may be shared between threads.
+`create` and `connect` give a `Graph`. Verbs that belong together are grouped: `graph.branches`, `graph.history`,
+`graph.schema`, `graph.maintenance`. A `Graph` may be shared between threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
+from omnigraph.engine.operations.branch import create_branch, delete_branch, list_branches
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.export import export_lines
@@ -129,6 +130,7 @@ class Graph:
         self._context = context
         self._embedder = embedder
         self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
+        self.branches = BranchVerbs(self)
         self.history = HistoryVerbs(self)
         self.schema = SchemaVerbs(self)
         self.maintenance = MaintenanceVerbs(self)
@@ -436,6 +438,36 @@ def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -
     if at is None:
         return context.manifest.snapshot(name)
     return context.manifest.history.snapshot_at(at, name)
+
+
+class BranchVerbs:
+    """The branches of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> list[str]:
+        """Every branch, main first, the others by name."""
+        return list_branches(self._graph.context)
+
+    def create(self, name: str, from_: str = MAIN, *, actor: str | None = None) -> Snapshot:
+        """Create a branch at the newest state of another one; nothing is copied. Returns its state.
+
+        Raises:
+            AlreadyExistsError: there is a branch of this name.
+            BranchNotFoundError: there is no branch to create it from.
+            ConflictError: its name and that of another branch contain each other, or the schema is being changed.
+        """
+        return create_branch(self._graph.context, name, source=from_, actor=actor)
+
+    def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a branch, with what only it has.
+
+        Raises:
+            BranchNotFoundError: there is none of this name.
+            ConflictError: another branch builds on it, or a write on it is in flight.
+        """
+        delete_branch(self._graph.context, name, actor=actor)
 
 
 class HistoryVerbs:

@@ -74,6 +74,16 @@ def parse_branch(name: str) -> BranchName:
     return BranchName(trimmed)
 
 
+def overlaps(one: str, other: str) -> bool:
+    """True when two branch names are equal, or one is a folder of the other; such branches would lie in each other.
+
+    >>> overlaps("review", "review/x"), overlaps("review", "reviews")
+    (True, False)
+    """
+    shorter, longer = sorted((one, other), key=len)
+    return f"{longer}/".startswith(f"{shorter}/")
+
+
 def stored_branch(name: BranchName | str) -> str | None:
     """The form a branch has on disk and in Lance, where main is null."""
     return None if name == MAIN else str(name)

@@ -34,8 +34,14 @@ INLINE_CALLS = frozenset(
 
 RESIDUAL_SITES = {
     "cleanup_versions": {"engine.operations.cleanup"},
-    "create_branch": {"engine.staging.commit"},
-    "delete_branch": {"engine.operations.cleanup", "engine.recovery.resolve", "engine.staging.commit"},
+    "create_branch": {"engine.operations.branch", "engine.recovery.schema_lock", "engine.staging.commit"},
+    "delete_branch": {
+        "engine.operations.branch",
+        "engine.operations.cleanup",
+        "engine.recovery.resolve",
+        "engine.recovery.schema_lock",
+        "engine.staging.commit",
+    },
 }
 """Who may use what Lance can only do inline; a new site is added here knowingly."""
 

@@ -280,4 +280,9 @@ class History:
                 raise CommitNotFoundError(f"'{at}' is not a snapshot id: it reads manifest:<branch>:v<version>")
             return self._manifest.snapshot(place, version=int(version))
         commit = self.find(at)
-        return self._manifest.snapshot(commit.manifest_branch or MAIN, version=commit.manifest_version)
+        snapshot = self._manifest.snapshot(commit.manifest_branch or MAIN, version=commit.manifest_version)
+        if snapshot.head != commit.graph_commit_id:
+            raise CommitNotFoundError(
+                f"commit {commit.graph_commit_id} was made on a branch '{commit.manifest_branch}' that has been deleted"
+            )
+        return snapshot

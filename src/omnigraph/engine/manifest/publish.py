@@ -93,7 +93,8 @@ class Manifest:
             return Snapshot(self._newest(branch).state, self.store)
         with self._lock:
             cached = self._cache.get(branch)
-        if cached is not None and cached.state.version == version:
+        # A branch deleted and created again may have another state of the same number.
+        if cached is not None and cached.state.version == version and branch == MAIN:
             return Snapshot(cached.state, self.store)
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)

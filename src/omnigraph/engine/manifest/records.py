@@ -20,6 +20,8 @@ from omnigraph.ids import MAIN, CommitId, TableKey
 INTERNAL_SCHEMA_VERSION = 4
 STAMP_KEY = b"omnigraph:internal_schema_version"
 CONFIG = {"table_version_management": "true"}
+WRITTEN_BY = "written_by"
+"""The fact of a branch's table version that names the operation which made it."""
 PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
 MANIFEST_SCHEMA = pa.schema(
@@ -54,8 +56,8 @@ class TableEntry:
 
     @property
     def e_tag(self) -> str | None:
-        """The tag of the version's manifest file, where the store has one."""
-        tag = self.metadata.get("e_tag")
+        """What tells this version from another of the same number, as a branch made anew under an old name has one."""
+        tag = self.metadata.get("e_tag") or self.metadata.get(WRITTEN_BY)
         return None if tag is None else str(tag)
 
 

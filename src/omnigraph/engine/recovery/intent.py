@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.engine.manifest.records import WRITTEN_BY
 from omnigraph.engine.recovery.owner import Owner
 from omnigraph.errors import FormatError, InternalError
 from omnigraph.ids import CommitId, OperationId, TableKey, new_ulid, now_micros
@@ -136,6 +137,13 @@ class Intent:
     def properties(self, step: int = 1) -> dict[str, str]:
         """The transaction properties the writer's `step`-th commit on a table carries."""
         return {PROPERTY_OPERATION: self.operation_id, PROPERTY_STEP: str(step)}
+
+    def table_facts(self, branch: str | None) -> dict[str, str]:
+        """What a published version on a branch records of its writer, because its number may occur again.
+
+        A branch that is deleted and created anew counts its tables from where they were inherited.
+        """
+        return {} if branch is None else {WRITTEN_BY: self.operation_id}
 
     def compensation(self, version: int) -> dict[str, str]:
         """The transaction properties of a commit that undoes this intent on a table, back to `version`."""

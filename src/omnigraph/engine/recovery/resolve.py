@@ -99,16 +99,18 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
     expected: dict[TableKey, int] = dict(intent.read_set or {})
     for seen in world.observations:
         effect = seen.effect
-        changes.append(_update(ctx, effect.table_key, effect.table_path, effect.table_branch, seen.head))
+        changes.append(_update(ctx, intent, effect.table_key, effect.table_path, effect.table_branch, seen.head))
         expected[effect.table_key] = effect.expected_version
     for adopted in intent.adoptions:
-        changes.append(_update(ctx, adopted.table_key, adopted.table_path, adopted.table_branch, adopted.version))
+        changes.append(
+            _update(ctx, intent, adopted.table_key, adopted.table_path, adopted.table_branch, adopted.version)
+        )
         expected[adopted.table_key] = adopted.expected_version
     for new in intent.registrations:
         if new.table_key not in snapshot.entries:
             head = ctx.store.open(new.table_path, branch=new.table_branch).version
             changes.append(RegisterTable(new.table_key, new.table_path, new.incarnation))
-            changes.append(_update(ctx, new.table_key, new.table_path, new.table_branch, head))
+            changes.append(_update(ctx, intent, new.table_key, new.table_path, new.table_branch, head))
             expected[new.table_key] = snapshot.state.current_version(new.table_key)
     for gone in intent.tombstones:
         if gone.table_key in snapshot.entries:
@@ -120,9 +122,12 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
     return commit_id, tables
 
 
-def _update(ctx: RecoveryContext, key: TableKey, path: str, branch: str | None, version: int) -> UpdateTable:
+def _update(
+    ctx: RecoveryContext, intent: Intent, key: TableKey, path: str, branch: str | None, version: int
+) -> UpdateTable:
     """Publish exactly the version that was judged, whatever the head is by now."""
-    return UpdateTable(key, version, branch, ctx.store.open(path, branch=branch, version=version).count_rows())
+    rows = ctx.store.open(path, branch=branch, version=version).count_rows()
+    return UpdateTable(key, version, branch, rows, intent.table_facts(branch))
 
 
 # --- back ------------------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ def _roll_back(
         else:
             properties = intent.compensation(seen.pinned)
             version = ctx.store.restore(effect.table_path, effect.table_branch, seen.pinned, properties).version
-        changes.append(_update(ctx, effect.table_key, effect.table_path, effect.table_branch, version))
+        changes.append(_update(ctx, intent, effect.table_key, effect.table_path, effect.table_branch, version))
         expected[effect.table_key] = seen.pinned
         maybe_fail(RECOVERY_POST_RESTORE)
     tables = _undone_tables(world) if outcome is RecoveryKind.ROLLED_BACK else _settled_tables(intent, world, outcome)
@@ -167,7 +172,17 @@ def _drop_fork(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, table_k
     entry = snapshot.entries.get(table_key)
     if effect is None or effect.table_branch is None or (entry is not None and entry.branch == effect.table_branch):
         return
+    if any(
+        other.operation_id != intent.operation_id and _forks(other, table_key, effect.table_branch)
+        for other in ctx.intents.pending()
+    ):
+        return
     ctx.store.residual.delete_branch(effect.table_path, effect.table_branch)
+
+
+def _forks(intent: Intent, table_key: TableKey, branch: str) -> bool:
+    effect = intent.effect(table_key)
+    return effect is not None and effect.fork and effect.table_branch == branch
 
 
 def _undone_tables(world: World) -> tuple[TableOutcome, ...]:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from omnigraph.engine.storage.layout import branch_location
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import is_missing, translated
 from omnigraph.errors import GraphError
 
 if TYPE_CHECKING:
     from omnigraph.engine.storage.tables import TableStore
+
+_TABLE_FOLDERS = ("_versions", "_transactions", "data", "_deletions", "_indices")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,23 @@ class InlineCommitResidual:
         """Create a ref `branch` of a table at `(source, version)`; no data is copied."""
         handle = self._store.open(path, branch=source, version=version)
         with translated(f"creating branch {branch} of {path}"), step("create_branch", path):
-            handle.dataset.create_branch(branch, (source, version))
+            try:
+                handle.dataset.create_branch(branch, (source, version))
+            except OSError:
+                if not self._clear_leftovers(path, branch):
+                    raise
+                handle.dataset.create_branch(branch, (source, version))
             self._store.sync_head(path, branch)
+
+    def _clear_leftovers(self, path: str, branch: str) -> bool:
+        """Remove what a creation or deletion that was cut short left where the branch goes; True if there was any."""
+        place = branch_location(path, branch)
+        if branch in self._store.table_branches(path) or not self._store.objects.exists(f"{place}/_versions"):
+            return False
+        # Only the folders of a table: a branch of a longer name may lie beside them.
+        for folder in _TABLE_FOLDERS:
+            self._store.objects.delete_prefix(f"{place}/{folder}")
+        return True
 
     def delete_branch(self, path: str, branch: str) -> None:
         """Delete a ref of a table; it is fine if there is none."""

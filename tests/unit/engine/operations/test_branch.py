@@ -1,0 +1,218 @@
+"""Branches are created, written, read, refused and deleted."""
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.engine.storage import layout
+from omnigraph.errors import (
+    AlreadyExistsError,
+    BranchNotFoundError,
+    CommitNotFoundError,
+    ConflictError,
+    InputError,
+)
+from omnigraph.testing.crash import check_recovered, content_of
+
+SCHEMA = """
+node Person { name: String @key
+              age: I32? }
+node City { name: String @key }
+edge Knows: Person -> Person
+"""
+NAMES = "query q() { match { $p: Person } return { $p.name as name, $p.age as age } order { $p.name } }"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> omnigraph.Graph:
+    graph = omnigraph.create(tmp_path / "g.omni", schema=SCHEMA)
+    insert(graph, "ann", 1)
+    return graph
+
+
+def insert(graph: omnigraph.Graph, name: str, age: int = 0, branch: str = "main") -> None:
+    graph.mutate(f'query q() {{ insert Person {{ name: "{name}", age: {age} }} }}', branch=branch)
+
+
+def people(graph: omnigraph.Graph, branch: str = "main", at: str | int | None = None) -> dict[str, int]:
+    return {row["name"]: row["age"] for row in graph.query(NAMES, branch=branch, at=at)}
+
+
+def refs(graph: omnigraph.Graph) -> dict[str, list[str]]:
+    store = graph.context.store
+    return {key: store.table_branches(entry.path) for key, entry in graph.snapshot().entries.items()}
+
+
+def test_a_branch_has_the_state_of_its_source_and_copies_nothing(graph: omnigraph.Graph) -> None:
+    before = graph.snapshot()
+    created = graph.branches.create("review")
+    assert graph.branches.list() == ["main", "review"]
+    assert (created.branch, created.head, created.version) == ("review", before.head, before.version)
+    assert people(graph, "review") == {"ann": 1}
+    assert set(map(tuple, refs(graph).values())) == {()}
+    assert graph.snapshot().version == before.version
+
+
+def test_a_write_on_a_branch_changes_no_other(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    graph.branches.create("other")
+    before = content_of(graph)
+    insert(graph, "bob", 2, "review")
+    graph.mutate('query q() { update Person set { age: 9 } where name = "ann" }', branch="review")
+    after = content_of(graph)
+    assert {key for key in after if after[key] != before[key]} == {"review/node:Person"}
+    assert people(graph, "review") == {"ann": 9, "bob": 2}
+    insert(graph, "eve", 3)
+    assert people(graph) == {"ann": 1, "eve": 3}
+    assert people(graph, "review") == {"ann": 9, "bob": 2}
+    assert {key for key, names in refs(graph).items() if names} == {"node:Person"}
+    check_recovered(graph.uri, (content_of(graph),))
+
+
+def test_a_branch_of_a_branch_starts_from_it(graph: omnigraph.Graph) -> None:
+    graph.branches.create("a")
+    insert(graph, "bob", 2, "a")
+    graph.branches.create("b", from_="a")
+    insert(graph, "cid", 3, "b")
+    insert(graph, "dan", 4, "a")
+    assert people(graph, "a") == {"ann": 1, "bob": 2, "dan": 4}
+    assert people(graph, "b") == {"ann": 1, "bob": 2, "cid": 3}
+    assert people(graph) == {"ann": 1}
+    with pytest.raises(ConflictError, match="'b' was created from it"):
+        graph.branches.delete("a")
+    graph.branches.delete("b")
+    graph.branches.delete("a")
+    assert graph.branches.list() == ["main"]
+    assert set(map(tuple, refs(graph).values())) == {()}
+
+
+def test_a_branch_that_another_reads_stays(graph: omnigraph.Graph) -> None:
+    graph.branches.create("a")
+    insert(graph, "bob", 2, "a")
+    graph.branches.create("b", from_="a")
+    assert graph.snapshot("b").entry("node:Person").branch == "a"
+    with pytest.raises(ConflictError):
+        graph.branches.delete("a")
+    assert people(graph, "b") == {"ann": 1, "bob": 2}
+
+
+def test_history_export_and_the_past_work_on_a_branch(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    insert(graph, "bob", 2, "review")
+    then = graph.snapshot("review")
+    insert(graph, "cid", 3, "review")
+    commits = graph.history.list("review")
+    assert [commit.manifest_branch for commit in commits] == ["review", "review", None, None]
+    assert commits[1].graph_commit_id == then.head
+    assert people(graph, "review", at=then.head) == {"ann": 1, "bob": 2}
+    assert people(graph, "review", at=then.version) == {"ann": 1, "bob": 2}
+    assert people(graph, at=then.id) == {"ann": 1, "bob": 2}
+    assert len(list(graph.export(branch="review"))) == 3
+    assert len(list(graph.export())) == 1
+
+
+def test_a_load_goes_to_its_branch(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    graph.branches.create("etl/run-1")
+    (tmp_path / "rows.jsonl").write_text('{"type": "Person", "data": {"name": "zoe", "age": 5}}\n')
+    graph.load(tmp_path / "rows.jsonl", mode="overwrite", branch="etl/run-1")
+    assert people(graph, "etl/run-1") == {"zoe": 5}
+    assert people(graph) == {"ann": 1}
+
+
+def test_a_branch_created_anew_starts_from_its_source(graph: omnigraph.Graph) -> None:
+    reader = omnigraph.connect(graph.uri, read_only=True)
+    for age in (2, 3, 4):
+        graph.branches.create("review")
+        insert(graph, "bob", age, "review")
+        assert people(reader, "review") == {"ann": 1, "bob": age}
+        assert people(graph, "review") == {"ann": 1, "bob": age}
+        graph.branches.delete("review")
+    with pytest.raises(BranchNotFoundError):
+        people(reader, "review")
+
+
+def test_a_commit_of_a_deleted_branch_is_not_taken_for_another(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    insert(graph, "bob", 2, "review")
+    graph.context.manifest.history.project("review")
+    lost = graph.snapshot("review").head
+    graph.branches.delete("review")
+    with pytest.raises(CommitNotFoundError):
+        people(graph, at=lost)
+    graph.branches.create("review")
+    insert(graph, "eve", 3, "review")
+    with pytest.raises(CommitNotFoundError, match="deleted"):
+        people(graph, at=lost)
+
+
+def test_rows_of_a_deleted_branch_do_not_come_back(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    insert(graph, "bob", 2, "review")
+    # As a deletion leaves it that died right after the branch was gone.
+    graph.context.store.residual.delete_branch(layout.MANIFEST, "review")
+    graph.branches.create("review")
+    assert people(graph, "review") == {"ann": 1}
+    insert(graph, "eve", 3, "review")
+    assert people(graph, "review") == {"ann": 1, "eve": 3}
+
+
+def test_a_ref_within_the_folder_of_a_new_branch_makes_way(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    insert(graph, "bob", 2, "review")
+    graph.context.store.residual.delete_branch(layout.MANIFEST, "review")
+    graph.branches.create("review/x")
+    insert(graph, "eve", 3, "review/x")
+    assert refs(graph)["node:Person"] == ["review/x"]
+    assert people(graph, "review/x") == {"ann": 1, "eve": 3}
+
+
+@pytest.mark.parametrize("left", ["_versions", "data"])
+def test_what_a_cut_creation_left_does_not_block_the_name(graph: omnigraph.Graph, left: str) -> None:
+    root = Path(graph.uri)
+    graph.branches.create("review")
+    (root / layout.MANIFEST / "_refs" / "branches" / "review.json").unlink()
+    assert graph.branches.list() == ["main"]
+    graph.branches.create("review")
+    assert people(graph, "review") == {"ann": 1}
+
+
+def test_names_are_refused_that_cannot_be(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    for name in ("review", "main"):
+        with pytest.raises(AlreadyExistsError):
+            graph.branches.create(name)
+    for name in ("", "a//b", "a..b", "a.lock", "__schema_apply_lock__", "a b"):
+        with pytest.raises(InputError):
+            graph.branches.create(name)
+    for name in ("review/x", "main/x"):
+        with pytest.raises(ConflictError, match="part of another"):
+            graph.branches.create(name)
+    with pytest.raises(BranchNotFoundError):
+        graph.branches.create("b", from_="nope")
+    with pytest.raises(BranchNotFoundError):
+        graph.branches.delete("nope")
+    with pytest.raises(InputError, match="main"):
+        graph.branches.delete("main")
+    assert graph.branches.list() == ["main", "review"]
+
+
+def test_a_read_only_graph_changes_no_branch(graph: omnigraph.Graph) -> None:
+    reader = omnigraph.connect(graph.uri, read_only=True)
+    with pytest.raises(InputError, match="read-only"):
+        reader.branches.create("review")
+    with pytest.raises(InputError, match="read-only"):
+        reader.branches.delete("review")
+    assert reader.branches.list() == ["main"]
+
+
+def test_cleanup_keeps_what_a_branch_reads(graph: omnigraph.Graph) -> None:
+    graph.branches.create("lazy")
+    for age in range(5):
+        insert(graph, "bob", age)
+    graph.maintenance.optimize()
+    graph.maintenance.cleanup(keep_versions=1)
+    assert people(graph, "lazy") == {"ann": 1}
+    insert(graph, "eve", 3, "lazy")
+    assert people(graph, "lazy") == {"ann": 1, "eve": 3}
+    assert people(graph) == {"ann": 1, "bob": 4}
