@@ -20,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.layout import CACHE_DIR
 from omnigraph.ids import new_ulid
 
 FORMAT = 1
-FOLDER = "_cache"
+
 KEPT = 3
 """Bundles of one kind kept per table; older ones are removed when a new one is written."""
 
@@ -50,7 +51,7 @@ class DerivedStore:
         uri = handle.uri.removeprefix("file://")
         if "://" in uri or not uri.endswith(handle.path):
             return None
-        return cls(Path(uri[: -len(handle.path)]) / FOLDER / handle.path)
+        return cls(Path(uri[: -len(handle.path)]) / CACHE_DIR / handle.path)
 
     def names(self, kind: str) -> list[str]:
         """The bundles of a kind, newest first."""
@@ -85,7 +86,7 @@ class DerivedStore:
             return None
         return Bundle(arrays, facts)
 
-    def save(self, kind: str, arrays: Arrays, facts: Mapping[str, Any]) -> bool:
+    def save(self, kind: str, arrays: Arrays, facts: Mapping[str, Any], *, kept: int = KEPT) -> bool:
         """Write a bundle under a new name; False when the disk does not let us, which harms nobody."""
         partial = self._folder / f".{new_ulid()}"
         try:
@@ -100,7 +101,7 @@ class DerivedStore:
         except OSError:
             shutil.rmtree(partial, ignore_errors=True)
             return False
-        for old in self.names(kind)[KEPT:]:
+        for old in self.names(kind)[kept:]:
             shutil.rmtree(self._folder / old, ignore_errors=True)
         return True
 

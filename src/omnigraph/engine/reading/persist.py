@@ -1,4 +1,4 @@
-"""Dictionaries and segments as bundles on disk, so that a fresh process starts where an earlier one left off.
+"""Dictionaries, segments and text indexes on disk, so that a fresh process starts where an earlier one left off.
 
 A segment is only right together with the dictionaries that gave its codes, so it names their lineages; a dictionary
 names how many ids it had. What does not fit is passed over.
@@ -14,10 +14,14 @@ from omnigraph.engine.reading.cache import ByteCache
 from omnigraph.engine.reading.derived import Bundle, DerivedStore
 from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.reading.kernels import Csr
+from omnigraph.engine.reading.text import TextIndex
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 EDGES_MIN = 200_000
 """Edge tables below this are quicker to read than to look up."""
+TEXT_ROWS_MIN = 20_000
+"""Fragments below this are analysed again by each process."""
+TEXTS_KEPT = 256
 DICTIONARY, SEGMENT = "dictionary", "segment"
 
 
@@ -113,3 +117,29 @@ def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr) -> 
     }
     facts = {"segment": segment_id, "has_parallel": csr.has_parallel, "neighbour_bound": csr.neighbour_bound}
     store.save(direction, arrays, facts)
+
+
+def load_text_index(handle: TableHandle, fragment: FragmentInfo, field_id: object) -> TextIndex | None:
+    """The text index kept for a column of a fragment."""
+    store = DerivedStore.of(handle)
+    for name in store.names(f"text{field_id}") if store is not None else []:
+        facts = store.facts(name) if store is not None else None
+        if store is None or facts is None or tuple(facts.get("fragment", ())) != fragment.files:
+            continue
+        bundle = store.load(name)
+        if bundle is not None and bundle.arrays.keys() == _TEXT_ARRAYS:
+            found = TextIndex(**bundle.arrays)
+            if len(found.offsets) == len(found.tokens) + 1 and int(found.offsets[-1]) == len(found.rows):
+                return found
+    return None
+
+
+_TEXT_ARRAYS = {"tokens", "offsets", "rows", "counts", "lengths", "valid"}
+
+
+def save_text_index(handle: TableHandle, fragment: FragmentInfo, field_id: object, index: TextIndex) -> None:
+    """Keep a text index."""
+    store = DerivedStore.of(handle)
+    if store is not None:
+        arrays = {name: getattr(index, name) for name in _TEXT_ARRAYS}
+        store.save(f"text{field_id}", arrays, {"fragment": list(fragment.files)}, kept=TEXTS_KEPT)

@@ -84,14 +84,22 @@ def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Rank
     nodes = column if ascending else np.unique(column)
     first = _places(context, rank.first, variable, nodes, limit)
     second = _places(context, rank.second, variable, nodes, limit)
-    scores = np.where(first > 0, 1.0 / (smoothing + first), 0.0) + np.where(second > 0, 1.0 / (smoothing + second), 0.0)
     held = (first > 0) | (second > 0)
-    frame = frame.where(held[np.arange(len(nodes)) if ascending else np.searchsorted(nodes, column)])
+    frame = frame.where(held if ascending else held[np.searchsorted(nodes, column)])
     frame = frame.take(_one_row_per_node(context, frame, variable))
     index = np.searchsorted(nodes, frame.columns[variable])
-    last = np.int64(2**62)
-    ties = tuple(_key(np.where(place > 0, place, last)[index]) for place in (first, second))
-    return Ranked(frame, scores[index], (_key(~float_key(scores[index])),), ties)
+    first, second = first[index], second[index]
+    scores = _share(first, smoothing) + _share(second, smoothing)
+    ties = tuple(_key(np.where(place > 0, place, _LAST)) for place in (first, second))
+    return Ranked(frame, scores, (_key(~float_key(scores)),), ties)
+
+
+_LAST = np.int64(2**62)
+
+
+def _share(places: Ints, smoothing: int) -> Floats:
+    """What one arm adds to a score: nothing where the arm leaves the node out."""
+    return np.where(places > 0, 1.0 / (smoothing + places), 0.0)
 
 
 def _one_row_per_node(context: Context, frame: Frame, variable: str) -> Ints:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.types import Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
+from omnigraph.engine.reading.persist import TEXT_ROWS_MIN, load_text_index, save_text_index
 from omnigraph.engine.reading.tables import TableView
 from omnigraph.engine.reading.text import TextIndex, analyse, build_text_index, within_distance
 from omnigraph.errors import InputError, InternalError
-from omnigraph.plan.operators import Bm25, Nearest, TextFunction, TextMatch, Value
+from omnigraph.plan.operators import Bm25, Nearest, Now, ParameterRef, TextFunction, TextMatch, Value
 
 Floats = npt.NDArray[np.float64]
 K1, B = 1.2, 0.75
@@ -32,11 +32,21 @@ OVERFLOW_LENGTH = 1e15
 
 def text_index(view: TableView, fragment: Any, column: str) -> TextIndex:
     """The text index of one column of one fragment, made once per data file."""
-    return view.cache.get_or_make(
-        ("text", fragment.files, view.handle.field_ids.get(column, column)),
-        lambda: build_text_index(view.chunk(fragment, column)),
-        lambda made: made.nbytes,
-    )
+    field_id = view.handle.field_ids.get(column, column)
+    key = ("text", fragment.files, field_id)
+    found = view.cache.get(key)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    made = None
+    is_large = fragment.physical_rows >= TEXT_ROWS_MIN
+    if is_large:
+        made = load_text_index(view.handle, fragment, field_id)
+    if made is None:
+        made = build_text_index(view.chunk(fragment, column))
+        if is_large:
+            save_text_index(view.handle, fragment, field_id, made)
+    view.cache.put(key, made, made.nbytes)
+    return made
 
 
 # --- Bool functions ---------------------------------------------------------------------------------------------------
@@ -179,14 +189,23 @@ def query_vector(context: Context, rank: Nearest) -> npt.NDArray[np.float32] | N
     Raises:
         InputError: a text without an embedder, or with one whose model is not the property's.
     """
-    constant = context.constant(rank.query)
-    if constant.value is None:
+    key = ("query vector", rank.property.property, id(rank.query))
+    if key not in context.memo:
+        context.memo[key] = _query_vector(context, rank)
+    found: npt.NDArray[np.float32] | None = context.memo[key]
+    return found
+
+
+def _query_vector(context: Context, rank: Nearest) -> npt.NDArray[np.float32] | None:
+    query = rank.query
+    if isinstance(query, Now):
+        raise InternalError("nearest was given a moment instead of a vector")
+    values = context.parameter(query) if isinstance(query, ParameterRef) else query.value
+    if values is None:
         return None
     dimension = rank.property.type.dimension or 0
-    if constant.type.scalar is Scalar.STRING and not constant.type.is_list:
-        values = _embed(context, rank, constant.value, dimension)
-    else:
-        values = constant.value
+    if isinstance(values, str):
+        values = _embed(context, rank, values, dimension)
     if len(values) != dimension:
         raise InputError(
             f"nearest on '{rank.property.property}' needs a vector of {dimension} numbers, got {len(values)}",
