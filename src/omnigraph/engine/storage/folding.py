@@ -16,6 +16,7 @@ from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.row_versions import bound_row_versions
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
@@ -49,6 +50,7 @@ class Rewrite:
         """Add the outcome of one rewrite task."""
         originals = [int(fragment.id) for fragment in done.original_fragments]
         fresh = list(done.new_fragments)
+        bound_row_versions(base, originals, fresh)
         numbers = _numbers(base, originals)[: len(fresh)]
         for fragment, number in zip(fresh, numbers, strict=False):
             fragment.id = number
