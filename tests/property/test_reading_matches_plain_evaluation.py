@@ -508,7 +508,7 @@ def run_cases(seed, graphs, plans, root, options=None):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_engine_returns_the_rows_of_the_plain_evaluator(seed, tmp_path):
-    run_cases(seed, 10, 70, tmp_path)
+    run_cases(seed, 8, 60, tmp_path)
 
 
 @pytest.mark.long
@@ -520,7 +520,7 @@ def test_engine_returns_the_rows_of_the_plain_evaluator_in_thousands_of_cases(se
 def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_path):
     SHARED.resize(0)
     try:
-        run_cases(77, 8, 50, tmp_path, ReadOptions(use_value_indexes=False, use_factoring=False))
+        run_cases(77, 6, 50, tmp_path, ReadOptions(use_value_indexes=False, use_factoring=False))
     finally:
         SHARED.resize(4 << 30)
 
@@ -538,7 +538,7 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
         "segments.EDGES_MIN": 1,
     }.items():
         monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
-    run_cases(99, 10, 70, tmp_path)
+    run_cases(99, 8, 60, tmp_path)
 
 
 def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(tmp_path, monkeypatch):

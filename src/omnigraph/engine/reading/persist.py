@@ -6,6 +6,7 @@ names how many ids it had. What does not fit is passed over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from omnigraph.engine.reading.derived import Bundle, DerivedStore
 from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.reading.kernels import Csr
 from omnigraph.engine.reading.text import TextIndex
-from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+from omnigraph.engine.storage.handle import TableHandle
 
 EDGES_MIN = 200_000
 """Edge tables below this are quicker to read than to look up."""
@@ -33,9 +34,11 @@ def load_dictionary(handle: TableHandle, cache: ByteCache) -> IdDictionary | Non
         if bundle is None or not {"ids", "ordered", "codes"} <= bundle.arrays.keys():
             continue
         arrays, facts = bundle.arrays, bundle.facts
-        if not len(arrays["ids"]) == len(arrays["ordered"]) == len(arrays["codes"]) == facts.get("count"):
+        if not {"lineage", "groups"} <= facts.keys() or not len(arrays["ids"]) == len(arrays["ordered"]) == len(
+            arrays["codes"]
+        ) == facts.get("count"):
             continue
-        for place, files in enumerate(facts["fragments"]):
+        for place, files in enumerate(facts["groups"]):
             codes = arrays[f"file{place}"]
             cache.put(("codes", facts["lineage"], tuple(files), "id"), codes, int(codes.nbytes))
         return IdDictionary.restored(arrays["ids"], arrays["ordered"], arrays["codes"], facts["lineage"])
@@ -43,7 +46,7 @@ def load_dictionary(handle: TableHandle, cache: ByteCache) -> IdDictionary | Non
 
 
 def save_dictionary(
-    handle: TableHandle, dictionary: IdDictionary, fragments: tuple[FragmentInfo, ...], codes: list[Any]
+    handle: TableHandle, dictionary: IdDictionary, groups: Sequence[tuple[str, ...]], codes: list[Any]
 ) -> None:
     """Keep a dictionary with the codes of its table's files, unless it has been kept already."""
     store = DerivedStore.of(handle)
@@ -53,7 +56,7 @@ def save_dictionary(
     facts = {
         "lineage": dictionary.lineage,
         "count": len(ids),
-        "fragments": [list(fragment.files) for fragment in fragments],
+        "groups": [list(files) for files in groups],
     }
     arrays = {"ids": ids, "ordered": ordered, "codes": order}
     arrays |= {f"file{place}": array for place, array in enumerate(codes)}
@@ -67,7 +70,9 @@ def segment_bundles(handle: TableHandle, lineages: tuple[str, str]) -> list[tupl
     found = []
     for name in store.names(SEGMENT) if store is not None else []:
         facts = store.facts(name) if store is not None else None
-        if store is not None and facts is not None and tuple(facts.get("lineages", ())) == lineages:
+        if store is None or facts is None or not {"segment", "rows", "fragments", "lineages"} <= facts.keys():
+            continue
+        if tuple(facts["lineages"]) == lineages:
             found.append((store, name, facts))
     return found
 
@@ -97,7 +102,9 @@ def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) ->
         if bundle is None:
             continue
         arrays = bundle.arrays
-        if not {"offsets", "neighbours", "rows"} <= arrays.keys():
+        if not (
+            {"offsets", "neighbours", "rows"} <= arrays.keys() and {"has_parallel", "neighbour_bound"} <= facts.keys()
+        ):
             continue
         csr = Csr(
             arrays["offsets"], arrays["neighbours"], arrays["rows"], facts["has_parallel"], facts["neighbour_bound"]
@@ -119,12 +126,12 @@ def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr) -> 
     store.save(direction, arrays, facts)
 
 
-def load_text_index(handle: TableHandle, fragment: FragmentInfo, field_id: object) -> TextIndex | None:
+def load_text_index(handle: TableHandle, files: tuple[str, ...], field_id: object) -> TextIndex | None:
     """The text index kept for a column of a fragment."""
     store = DerivedStore.of(handle)
     for name in store.names(f"text{field_id}") if store is not None else []:
         facts = store.facts(name) if store is not None else None
-        if store is None or facts is None or tuple(facts.get("fragment", ())) != fragment.files:
+        if store is None or facts is None or tuple(facts.get("sources", ())) != files:
             continue
         bundle = store.load(name)
         if bundle is not None and bundle.arrays.keys() == _TEXT_ARRAYS:
@@ -137,9 +144,9 @@ def load_text_index(handle: TableHandle, fragment: FragmentInfo, field_id: objec
 _TEXT_ARRAYS = {"tokens", "offsets", "rows", "counts", "lengths", "valid"}
 
 
-def save_text_index(handle: TableHandle, fragment: FragmentInfo, field_id: object, index: TextIndex) -> None:
+def save_text_index(handle: TableHandle, files: tuple[str, ...], field_id: object, index: TextIndex) -> None:
     """Keep a text index."""
     store = DerivedStore.of(handle)
     if store is not None:
         arrays = {name: getattr(index, name) for name in _TEXT_ARRAYS}
-        store.save(f"text{field_id}", arrays, {"fragment": list(fragment.files)}, kept=TEXTS_KEPT)
+        store.save(f"text{field_id}", arrays, {"sources": list(files)}, kept=TEXTS_KEPT)

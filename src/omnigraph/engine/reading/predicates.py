@@ -75,8 +75,8 @@ class FrameRows:
 
 
 @dataclass(frozen=True)
-class FragmentRows:
-    """All rows of one fragment of a table, for predicates over a single variable."""
+class GroupRows:
+    """All rows of one group of a table, for predicates over a single variable."""
 
     view: TableView
     index: int
@@ -84,15 +84,15 @@ class FragmentRows:
     @property
     def length(self) -> int:
         """How many rows there are, deleted ones included."""
-        return self.view.fragments[self.index].physical_rows
+        return self.view.groups[self.index].physical_rows
 
     def positions(self, variable: str) -> npt.NDArray[Any]:
-        """The positions of the fragment, in order."""
-        return np.arange(self.view.starts[self.index], self.view.starts[self.index + 1])
+        """The positions of the group, in order."""
+        return np.arange(self.view.group_starts[self.index], self.view.group_starts[self.index + 1])
 
     def fetch(self, reference: PropertyRef) -> pa.Array:
-        """A whole column of the fragment."""
-        return self.view.chunk(self.view.fragments[self.index], reference.property)
+        """A whole column of the group."""
+        return self.view.chunk(self.view.groups[self.index], reference.property)
 
 
 def positions(context: Context, variable: str, values: Ints) -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
 """Where rows begin: the nodes of a type that pass their own conditions, and joins by equal values.
 
 Equality is answered from sorted values once a column has been asked for twice; text conditions from the text index;
-everything else by testing whole columns, fragment by fragment.
+everything else by testing whole columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges
-from omnigraph.engine.reading.predicates import FragmentRows, FrameRows, predicate_mask
+from omnigraph.engine.reading.predicates import FrameRows, GroupRows, predicate_mask
 from omnigraph.engine.reading.prepare import Clause
 from omnigraph.engine.reading.search import text_positions
 from omnigraph.engine.reading.tables import NodeView, TableView
@@ -60,11 +60,11 @@ def start_rows(context: Context, variable: str, predicates: Sequence[Predicate])
 
 
 def scan_mask(context: Context, view: TableView, predicates: Sequence[Predicate]) -> Bools:
-    """Which positions are live and pass all predicates, tested fragment by fragment."""
+    """Which positions are live and pass all predicates, tested group by group."""
     mask = np.zeros(view.position_count, dtype=np.bool_)
-    for index in range(len(view.fragments)):
-        rows = FragmentRows(view, index)
-        span = slice(int(view.starts[index]), int(view.starts[index + 1]))
+    for index in range(len(view.groups)):
+        rows = GroupRows(view, index)
+        span = slice(int(view.group_starts[index]), int(view.group_starts[index + 1]))
         part = predicate_mask(context, predicates[0], rows)
         for predicate in predicates[1:]:
             if not part.any():
@@ -99,7 +99,7 @@ def _seed(context: Context, view: NodeView, predicates: Sequence[Predicate]) -> 
 
 @dataclass(frozen=True)
 class SortedValues:
-    """The non-null values of one column of one fragment, ascending, with the row of each."""
+    """The non-null values of one column of one group, ascending, with the row of each."""
 
     values: Any
     rows: npt.NDArray[np.int32]
@@ -126,7 +126,7 @@ class SortedValues:
 
 
 def sort_values(column: pa.Array) -> SortedValues:
-    """Sort one column of one fragment."""
+    """Sort one column of one group."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         order = pc.sort_indices(column).to_numpy()[: len(column) - column.null_count]
         return SortedValues(column.take(pa.array(order)), order.astype(np.int32))
@@ -146,7 +146,7 @@ def equal_positions(context: Context, view: TableView, predicate: Predicate) -> 
         return None
     reference, other = parsed
     value = context.constant(other).value
-    if value is None or not view.fragments:
+    if value is None or not view.groups:
         return np.empty(0, dtype=np.int64)
     if reference.type.scalar in INTEGERS:
         if isinstance(value, float):
@@ -159,14 +159,14 @@ def equal_positions(context: Context, view: TableView, predicate: Predicate) -> 
     indexes = _sorted_column(view, reference.property)
     if indexes is None:
         return None
-    found = [index.equal(value) + start for start, index in zip(view.starts, indexes, strict=False)]
+    found = [index.equal(value) + start for start, index in zip(view.group_starts, indexes, strict=False)]
     return np.asarray(found[0] if len(found) == 1 else np.concatenate(found), dtype=np.int64)
 
 
 def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
-    """The sorted values of every fragment; made when the column is asked for the second time."""
+    """The sorted values of every group; made when the column is asked for the second time."""
     field_id = view.handle.field_ids.get(column, column)
-    keys = [("sorted", fragment.files, field_id) for fragment in view.fragments]
+    keys = [("sorted", group.files, field_id) for group in view.groups]
     found: list[Any] = [view.cache.get(key) for key in keys]
     if all(index is not None for index in found):
         return found
@@ -175,9 +175,9 @@ def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
     view.cache.put(asked_key, asked, 64)
     if asked < ASKED_BEFORE_INDEXING:
         return None
-    for place, fragment in enumerate(view.fragments):
+    for place, group in enumerate(view.groups):
         if found[place] is None:
-            made = sort_values(view.chunk(fragment, column))
+            made = sort_values(view.chunk(group, column))
             view.cache.put(keys[place], made, made.nbytes)
             found[place] = made
     return found

@@ -18,7 +18,7 @@ import pyarrow as pa
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.persist import TEXT_ROWS_MIN, load_text_index, save_text_index
-from omnigraph.engine.reading.tables import TableView
+from omnigraph.engine.reading.tables import Group, TableView
 from omnigraph.engine.reading.text import TextIndex, analyse, build_text_index, within_distance
 from omnigraph.errors import InputError, InternalError
 from omnigraph.plan.operators import Bm25, Nearest, Now, ParameterRef, TextFunction, TextMatch, Value
@@ -30,21 +30,21 @@ OVERFLOW_LENGTH = 1e15
 """Vectors longer than this are compared in double precision throughout."""
 
 
-def text_index(view: TableView, fragment: Any, column: str) -> TextIndex:
-    """The text index of one column of one fragment, made once per data file."""
+def text_index(view: TableView, group: Group, column: str) -> TextIndex:
+    """The text index of one column of one group, made once per data file."""
     field_id = view.handle.field_ids.get(column, column)
-    key = ("text", fragment.files, field_id)
+    key = ("text", group.files, field_id)
     found = view.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]
     made = None
-    is_large = fragment.physical_rows >= TEXT_ROWS_MIN
+    is_large = group.physical_rows >= TEXT_ROWS_MIN
     if is_large:
-        made = load_text_index(view.handle, fragment, field_id)
+        made = load_text_index(view.handle, group.files, field_id)
     if made is None:
-        made = build_text_index(view.chunk(fragment, column))
+        made = build_text_index(view.chunk(group, column))
         if is_large:
-            save_text_index(view.handle, fragment, field_id, made)
+            save_text_index(view.handle, group.files, field_id, made)
     view.cache.put(key, made, made.nbytes)
     return made
 
@@ -60,8 +60,8 @@ def text_positions(context: Context, match: TextMatch) -> Ints:
         return np.empty(0, dtype=np.int64)
     most = _fuzzy_distance(context, match) if match.function is TextFunction.FUZZY else 0
     found: list[Ints] = []
-    for start, fragment in zip(view.starts, view.fragments, strict=False):
-        index = text_index(view, fragment, match.property.property)
+    for start, group in zip(view.group_starts, view.groups, strict=False):
+        index = text_index(view, group, match.property.property)
         for word in words:
             if most:
                 numbers = within_distance(index.tokens, word, most)
@@ -107,12 +107,12 @@ def bm25_scores(context: Context, rank: Bm25) -> Floats:
     if not words or not view.live_count:
         return scores
     column = rank.property.property
-    indexes = [text_index(view, fragment, column) for fragment in view.fragments]
+    indexes = [text_index(view, group, column) for group in view.groups]
     documents, mean_length = _text_statistics(view, column, indexes)
     for word in words:
         postings = []
         holders = 0
-        for start, index in zip(view.starts, indexes, strict=False):
+        for start, index in zip(view.group_starts, indexes, strict=False):
             number = index.find(word)
             if number < 0:
                 continue
@@ -132,7 +132,7 @@ def _text_statistics(view: TableView, column: str, indexes: list[TextIndex]) -> 
     memo = view.handle.memo.setdefault("text statistics", {})
     if column not in memo:
         documents = tokens = 0
-        for start, index in zip(view.starts, indexes, strict=False):
+        for start, index in zip(view.group_starts, indexes, strict=False):
             if view.all_live:
                 documents += int(np.count_nonzero(index.valid))
                 tokens += int(index.lengths.sum(dtype=np.int64))
@@ -150,7 +150,7 @@ def _text_statistics(view: TableView, column: str, indexes: list[TextIndex]) -> 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of one fragment: a matrix, the squared length of each row, and which rows are not null."""
+    """The vectors of one group: a matrix, the squared length of each row, and which rows are not null."""
 
     matrix: npt.NDArray[np.float32]
     norms: npt.NDArray[np.float32]
@@ -158,13 +158,13 @@ class Vectors:
     valid: Bools | None
 
 
-def vectors(view: TableView, fragment: Any, column: str) -> Vectors:
-    """The vector column of one fragment, made once per data file."""
-    key = ("vectors", fragment.files, view.handle.field_ids.get(column, column))
+def vectors(view: TableView, group: Group, column: str) -> Vectors:
+    """The vector column of one group, made once per data file."""
+    key = ("vectors", group.files, view.handle.field_ids.get(column, column))
     found = view.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]
-    made = as_vectors(view.chunk(fragment, column))
+    made = as_vectors(view.chunk(group, column))
     view.cache.put(key, made, int(made.norms.nbytes))
     return made
 
@@ -236,7 +236,7 @@ def distances(context: Context, rank: Nearest, positions: npt.NDArray[Any]) -> t
     if query is None:
         return result, known
     view = context.view(rank.property.variable)
-    for places, rows, part in _by_fragment(view, rank.property.property, positions):
+    for places, rows, part in _by_group(view, rank.property.property, positions):
         if rows is not None:
             result[places] = exact_distances(part.matrix, rows, query)
             known[places] = True if part.valid is None else part.valid[rows]
@@ -266,7 +266,7 @@ def nearest_candidates(context: Context, rank: Nearest, positions: Ints, count: 
     everything = len(positions) == view.position_count
     approximate = np.empty(len(positions), dtype=np.float32)
     longest = 0.0
-    for places, rows, part in _by_fragment(view, rank.property.property, None if everything else positions):
+    for places, rows, part in _by_group(view, rank.property.property, None if everything else positions):
         if rows is None:
             estimate, valid = part.norms - 2 * (part.matrix @ query), part.valid
         else:
@@ -283,24 +283,24 @@ def nearest_candidates(context: Context, rank: Nearest, positions: Ints, count: 
     return positions[np.flatnonzero((approximate <= limit + 2 * error) & np.isfinite(approximate))]
 
 
-def _by_fragment(
+def _by_group(
     view: TableView, column: str, positions: npt.NDArray[Any] | None
 ) -> list[tuple[Any, Ints | None, Vectors]]:
-    """Split positions by fragment: (where they stand in the input, their rows in the fragment, its vectors).
+    """Split positions by group: (where they stand in the input, their rows in the group, its vectors).
 
-    Without positions every row of every fragment is meant, and rows are None.
+    Without positions every row of every group is meant, and rows are None.
     """
     if positions is None:
         return [
-            (slice(int(start), int(start) + fragment.physical_rows), None, vectors(view, fragment, column))
-            for start, fragment in zip(view.starts, view.fragments, strict=False)
+            (slice(int(start), int(start) + group.physical_rows), None, vectors(view, group, column))
+            for start, group in zip(view.group_starts, view.groups, strict=False)
         ]
-    if len(view.fragments) == 1:
-        return [(slice(None), np.asarray(positions), vectors(view, view.fragments[0], column))]
-    owner = np.searchsorted(view.starts, positions, side="right") - 1
+    if len(view.groups) == 1:
+        return [(slice(None), np.asarray(positions), vectors(view, view.groups[0], column))]
+    owner = np.searchsorted(view.group_starts, positions, side="right") - 1
     parts: list[tuple[Any, Ints | None, Vectors]] = []
-    for index, fragment in enumerate(view.fragments):
+    for index, group in enumerate(view.groups):
         places = np.flatnonzero(owner == index)
         if len(places):
-            parts.append((places, positions[places] - view.starts[index], vectors(view, fragment, column)))
+            parts.append((places, positions[places] - view.group_starts[index], vectors(view, group, column)))
     return parts

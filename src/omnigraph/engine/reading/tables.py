@@ -10,7 +10,8 @@ import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,35 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+GROUP_ROWS_MAX = 2048
+"""Neighbouring small fragments are read as one group up to this size, so that many commits do not mean many arrays."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Fragments that are handled as one array: a large one alone, or small ones that follow each other."""
+
+    fragments: tuple[FragmentInfo, ...]
+    files: tuple[str, ...]
+    physical_rows: int
+
+
+def group_fragments(fragments: tuple[FragmentInfo, ...]) -> tuple[Group, ...]:
+    """Pack small neighbours; a fragment that is appended changes the last group only."""
+    packed: list[list[FragmentInfo]] = []
+    held = GROUP_ROWS_MAX
+    for fragment in fragments:
+        if held + fragment.physical_rows > GROUP_ROWS_MAX:
+            packed.append([])
+            held = 0
+        packed[-1].append(fragment)
+        held += fragment.physical_rows
+    return tuple(
+        Group(tuple(part), tuple(file for f in part for file in f.files), sum(f.physical_rows for f in part))
+        for part in packed
+    )
+
+
 class TableView:
     """One table at one version, read through the shared cache."""
 
@@ -37,6 +67,10 @@ class TableView:
         sizes = np.array([fragment.physical_rows for fragment in self.fragments], dtype=np.int64)
         self.starts: Ints = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         """Position of each fragment's first row, and the number of positions at the end."""
+        self.groups = group_fragments(self.fragments)
+        totals = np.array([group.physical_rows for group in self.groups], dtype=np.int64)
+        self.group_starts: Ints = np.concatenate(([0], np.cumsum(totals))).astype(np.int64)
+        """Position of each group's first row, and the number of positions at the end."""
 
     @cached_property
     def key(self) -> str:
@@ -80,10 +114,19 @@ class TableView:
             lambda made: int(made.nbytes),
         )
 
-    def chunk(self, fragment: FragmentInfo, column: str) -> pa.Array:
-        """One column of one fragment as one array, deleted rows included."""
-        found = self.cache.get(self._column_key(fragment, column))
-        return found if found is not None else self.read(fragment, (column,))[column]
+    def chunk(self, part: FragmentInfo | Group, column: str) -> pa.Array:
+        """One column of one fragment or group as one array, deleted rows included."""
+        key = self._column_key(part, column)
+        found = self.cache.get(key)
+        if found is not None:
+            return found
+        if isinstance(part, FragmentInfo):
+            return self.read(part, (column,))[column]
+        if len(part.fragments) == 1:
+            return self.read(part.fragments[0], (column,))[column]
+        made = pa.concat_arrays([self.chunk(fragment, column) for fragment in part.fragments])
+        self.cache.put(key, made, made.nbytes)
+        return made
 
     def read(self, fragment: FragmentInfo, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Read columns of one fragment together, which costs hardly more than reading one."""
@@ -94,13 +137,8 @@ class TableView:
             self.cache.put(self._column_key(fragment, column), array, array.nbytes)
         return found
 
-    def _column_key(self, fragment: FragmentInfo, column: str) -> tuple[Any, ...]:
-        return ("column", fragment.files, self.handle.field_ids.get(column, column))
-
-    def chunks(self, column: str) -> Iterator[tuple[int, pa.Array]]:
-        """A column fragment by fragment, each with its first position."""
-        for start, fragment in zip(self.starts, self.fragments, strict=False):
-            yield int(start), self.chunk(fragment, column)
+    def _column_key(self, part: FragmentInfo | Group, column: str) -> tuple[Any, ...]:
+        return ("column", part.files, self.handle.field_ids.get(column, column))
 
     def value_codes(self, column: str) -> npt.NDArray[np.int32]:
         """A String column as small integers by position: equal where the texts are, 0 where there is none.
@@ -110,20 +148,20 @@ class TableView:
         memo: dict[str, npt.NDArray[np.int32]] = self.handle.memo.setdefault("value codes", {})
         found = memo.get(column)
         if found is None:
-            parts = [self._chunk_value_codes(fragment, column) for fragment in self.fragments]
+            parts = [self._chunk_value_codes(group, column) for group in self.groups]
             found = memo[column] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
         return found
 
-    def _chunk_value_codes(self, fragment: FragmentInfo, column: str) -> npt.NDArray[np.int32]:
+    def _chunk_value_codes(self, group: Group, column: str) -> npt.NDArray[np.int32]:
         field_id = self.handle.field_ids.get(column, column)
         dictionary: IdDictionary = self.cache.get_or_make(
             ("values", self.handle.uri, field_id), IdDictionary, lambda made: max(made.nbytes, 4096)
         )
-        key = ("value codes", dictionary.lineage, fragment.files, field_id)
+        key = ("value codes", dictionary.lineage, group.files, field_id)
         found = self.cache.get(key)
         if found is not None:
             return found  # type: ignore[no-any-return]
-        texts = self.chunk(fragment, column)
+        texts = self.chunk(group, column)
         codes = np.zeros(len(texts), dtype=np.int32)
         if texts.null_count:
             codes[texts.is_valid().to_numpy(zero_copy_only=False)] = dictionary.encode(texts.drop_null()) + 1
@@ -134,26 +172,26 @@ class TableView:
 
     def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
         """The values of a column at the given positions, in their order."""
-        if not len(positions) or not self.fragments:
+        if not len(positions) or not self.groups:
             return pa.array([], self.handle.schema.field(column).type)
         if len(positions) == 1:
             # One row is the commonest case of all, and a slice costs nothing.
-            place = int(np.searchsorted(self.starts, positions[0], side="right")) - 1
-            return self.chunk(self.fragments[place], column).slice(int(positions[0] - self.starts[place]), 1)
-        if len(self.fragments) == 1:
-            return self.chunk(self.fragments[0], column).take(pa.array(positions))
-        owner = np.searchsorted(self.starts, positions, side="right") - 1
+            place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
+            return self.chunk(self.groups[place], column).slice(int(positions[0] - self.group_starts[place]), 1)
+        if len(self.groups) == 1:
+            return self.chunk(self.groups[0], column).take(pa.array(positions))
+        owner = np.searchsorted(self.group_starts, positions, side="right") - 1
         first = int(owner[0])
         if np.all(owner == first):
-            return self.chunk(self.fragments[first], column).take(pa.array(positions - self.starts[first]))
+            return self.chunk(self.groups[first], column).take(pa.array(positions - self.group_starts[first]))
         order = np.argsort(owner, kind="stable")
         sorted_owner = owner[order]
         cuts = np.concatenate(([0], np.flatnonzero(np.diff(sorted_owner)) + 1, [len(order)]))
         parts = []
         for begin, end in itertools.pairwise(cuts):
             which = int(sorted_owner[begin])
-            offsets = positions[order[begin:end]] - self.starts[which]
-            parts.append(self.chunk(self.fragments[which], column).take(pa.array(offsets)))
+            offsets = positions[order[begin:end]] - self.group_starts[which]
+            parts.append(self.chunk(self.groups[which], column).take(pa.array(offsets)))
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
@@ -170,17 +208,17 @@ class NodeView(TableView):
     @cached_property
     def codes(self) -> Codes:
         """The code of the id at each position, deleted rows included."""
-        parts = [self.chunk_codes(fragment) for fragment in self.fragments]
+        parts = [self.chunk_codes(group) for group in self.groups]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
-    def chunk_codes(self, fragment: FragmentInfo) -> Codes:
-        """The codes of one fragment's ids."""
-        return file_codes(self, fragment, "id", self.dictionary)
+    def chunk_codes(self, group: Group) -> Codes:
+        """The codes of one group's ids."""
+        return file_codes(self, group, "id", self.dictionary)
 
     def keep_dictionary(self) -> None:
         """Leave the dictionary on disk for the next process."""
-        codes = [self.chunk_codes(fragment) for fragment in self.fragments]
-        save_dictionary(self.handle, self.dictionary, self.fragments, codes)
+        codes = [self.chunk_codes(group) for group in self.groups]
+        save_dictionary(self.handle, self.dictionary, [group.files for group in self.groups], codes)
 
     @cached_property
     def live_codes(self) -> Ints:
@@ -233,13 +271,13 @@ class EdgeView(TableView):
         return file_codes(self, fragment, "src", sources), file_codes(self, fragment, "dst", targets)
 
 
-def file_codes(view: TableView, fragment: FragmentInfo, column: str, dictionary: IdDictionary) -> Codes:
-    """An id column of a fragment as codes; made once per data file and dictionary."""
-    key = ("codes", dictionary.lineage, fragment.files, column)
+def file_codes(view: TableView, part: FragmentInfo | Group, column: str, dictionary: IdDictionary) -> Codes:
+    """An id column of a fragment or group as codes; made once per data file and dictionary."""
+    key = ("codes", dictionary.lineage, part.files, column)
     found = view.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]
-    codes = dictionary.encode(view.chunk(fragment, column))
+    codes = dictionary.encode(view.chunk(part, column))
     view.cache.put(key, codes, int(codes.nbytes))
     return codes
 
