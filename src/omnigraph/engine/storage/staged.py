@@ -1,7 +1,7 @@
 """Changes that exist but cannot be seen: the first half of every write.
 
 Staging writes data and deletion files and describes one transaction; the table's head does not move. All row changes
-become one `Update` that also names the *fence fragment*, the table's lowest fragment, unchanged. Lance refuses two
+become one `Update` that also names the *fence fragment*, the table's smallest fragment, unchanged. Lance refuses two
 updates that name the same fragment, so of any number of writers that start from one version exactly one commits,
 whatever rows they touch: this is the key fence. A table without fragments has nothing to name, and is written by
 `Overwrite`, which is strict by itself.
@@ -160,7 +160,9 @@ def stage_update(
         return _overwrite(base, added, 0)
     touched = {fragment.id for fragment in changed} | set(emptied)
     moved = fold_small(base, touched) if rewrite is None else rewrite
-    fence = min(fragment.id for fragment in existing)
+    # Any fragment will do that all writers on this version choose alike; a transaction carries the version of every
+    # row of it, so the smallest one keeps transactions small.
+    fence = min(existing, key=lambda fragment: (fragment.physical_rows, fragment.id)).id
     fences = [] if fence in touched | moved.replaced else [base.dataset.get_fragment(fence).metadata]
     operation = LanceOperation.Update(
         [*emptied, *moved.removed],
