@@ -1,6 +1,6 @@
 """Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
 
-The quick faults run always. The kills, each in a process of its own, and outages are marked long.
+Lost acknowledgements run always. Refusals, outages and kills, each in a process of its own, are marked long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, Open, Optimize, Repair
+from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, CreateBranch, DeleteBranch, Open, Optimize, Repair
 
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import connect
@@ -18,7 +18,7 @@ from omnigraph.testing.crash import Write, baseline, copy_graph, crash_at
 from omnigraph.testing.faults import Fault
 
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS}
-QUICK = (Fault.RAISE_BEFORE, Fault.RAISE_AFTER)
+QUICK = (Fault.RAISE_AFTER,)
 FAULTS = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in Fault]
 OPERATIONS_MIN = 8
 
@@ -49,6 +49,18 @@ def test_a_write_on_a_branch_survives(
     name: str, fault: Fault, branched: Path, scratch: Path, record_property: Record
 ) -> None:
     crash_everywhere(ON_A_BRANCH[name], branched, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_creation_of_a_branch_survives(fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+    crash_everywhere(CreateBranch(), seeded, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_deletion_of_a_branch_survives(
+    fault: Fault, diverged: Path, scratch: Path, record_property: Record
+) -> None:
+    crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
