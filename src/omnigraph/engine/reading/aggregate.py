@@ -84,14 +84,18 @@ def _key_numbers(context: Context, frame: Frame, key: Expression) -> Ints:
     if not isinstance(key, PropertyRef):
         raise InternalError(f"{type(key).__name__} cannot be a group key")
     rows = FrameRows(context, frame)
-    if len(frame) >= CODES_MIN and key.type.scalar is Scalar.STRING:
-        codes = context.view(key.variable).value_codes(key.property)
-        return np.asarray(codes[rows.positions(key.variable)], dtype=np.int64)
+    if key.type.scalar is Scalar.STRING:
+        view = context.view(key.variable)
+        if len(frame) >= CODES_MIN or view.has_value_codes(key.property):
+            return np.asarray(view.value_codes(key.property)[rows.positions(key.variable)], dtype=np.int64)
     values = rows.fetch(key)
     if pa.types.is_floating(values.type):
         values = canonical_floats(values)
     encoded = pc.dictionary_encode(values, null_encoding="mask")
-    return np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(), dtype=np.int64)
+    indices = encoded.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices, len(encoded.dictionary))
+    return np.asarray(indices.to_numpy(), dtype=np.int64)
 
 
 def canonical_floats(values: pa.Array) -> pa.Array:

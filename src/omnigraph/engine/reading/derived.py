@@ -120,7 +120,8 @@ def _write(folder: Path, name: str, array: Any) -> Path:
 
 def _read(path: Path) -> Any:
     if path.suffix == ".npy":
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        # A plain view of the map: numpy's own memmap class makes every index slower.
+        return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     column = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column(0)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 

@@ -24,6 +24,8 @@ from omnigraph.engine.reading.values import as_numpy
 Key = Callable[[npt.NDArray[Any] | None], npt.NDArray[Any]]
 """Sort key: given the rows of interest (None: all), integers that sort ascending as the rows should."""
 RANKS_FROM_DICTIONARY_MIN = 20_000
+FEW_TEXTS = 64
+"""Up to this many texts are ranked in Python, as starting the vectorised way costs more."""
 
 
 def sort_key(array: pa.Array, descending: bool = False) -> npt.NDArray[Any]:
@@ -50,6 +52,10 @@ def float_key(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _text_ranks(array: pa.Array) -> npt.NDArray[np.int64]:
+    if len(array) <= FEW_TEXTS:
+        texts = [text if text is None else text.encode() for text in array.to_pylist()]
+        places = {text: place for place, text in enumerate(sorted({t for t in texts if t is not None}), 1)}
+        return np.array([0 if text is None else places[text] for text in texts], dtype=np.int64)
     encoded = pc.dictionary_encode(array)
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     ranks = np.empty(len(order) + 1, dtype=np.int64)

@@ -28,6 +28,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+VALUE_CODES_AFTER = 2
+"""How often a text column is grouped by before its codes are made for all rows."""
 GROUP_ROWS_MAX = 2048
 """Neighbouring small fragments are read as one group up to this size, so that many commits do not mean many arrays."""
 
@@ -152,6 +154,15 @@ class TableView:
             found = memo[column] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
         return found
 
+    def has_value_codes(self, column: str) -> bool:
+        """Whether `value_codes` would cost nothing, or the column has been asked for often enough to be worth it."""
+        if column in self.handle.memo.get("value codes", ()):
+            return True
+        key = ("value codes asked", self.handle.uri, self.handle.field_ids.get(column, column))
+        asked = (self.cache.get(key) or 0) + 1
+        self.cache.put(key, asked, 64)
+        return asked > VALUE_CODES_AFTER
+
     def _chunk_value_codes(self, group: Group, column: str) -> npt.NDArray[np.int32]:
         field_id = self.handle.field_ids.get(column, column)
         dictionary: IdDictionary = self.cache.get_or_make(
@@ -179,11 +190,11 @@ class TableView:
             place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
             return self.chunk(self.groups[place], column).slice(int(positions[0] - self.group_starts[place]), 1)
         if len(self.groups) == 1:
-            return self.chunk(self.groups[0], column).take(pa.array(positions))
+            return take_rows(self.chunk(self.groups[0], column), positions)
         owner = np.searchsorted(self.group_starts, positions, side="right") - 1
         first = int(owner[0])
         if np.all(owner == first):
-            return self.chunk(self.groups[first], column).take(pa.array(positions - self.group_starts[first]))
+            return take_rows(self.chunk(self.groups[first], column), positions - self.group_starts[first])
         order = np.argsort(owner, kind="stable")
         sorted_owner = owner[order]
         cuts = np.concatenate(([0], np.flatnonzero(np.diff(sorted_owner)) + 1, [len(order)]))
@@ -191,7 +202,7 @@ class TableView:
         for begin, end in itertools.pairwise(cuts):
             which = int(sorted_owner[begin])
             offsets = positions[order[begin:end]] - self.group_starts[which]
-            parts.append(self.chunk(self.groups[which], column).take(pa.array(offsets)))
+            parts.append(take_rows(self.chunk(self.groups[which], column), offsets))
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
@@ -309,6 +320,13 @@ def edge_view(handle: TableHandle) -> EdgeView:
     if found is None:
         found = handle.memo["edges"] = EdgeView(handle)
     return found
+
+
+def take_rows(array: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
+    """Rows of an array; numbers without nulls go by way of numpy, which is several times quicker for a few rows."""
+    if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        return pa.array(array.to_numpy()[rows], array.type)
+    return array.take(pa.array(rows))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
