@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
 
 from omnigraph.engine.storage import steps
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE, InjectedFailure
@@ -127,13 +126,3 @@ class RecordingStore(FaultyStore):
     def names(self) -> list[str]:
         """The names of the operations in order."""
         return [step.name for step in self.seen]
-
-
-def run_until_no_fault(attempt: Callable[[FaultyStore], Any], fault: Fault, *, at_most: int = 2_000) -> int:
-    """Call `attempt` with a fault at operation 1, 2, … until one meets none; returns how many faults were met."""
-    for number in range(1, at_most + 1):
-        store = FaultyStore(fault, number)
-        attempt(store)
-        if not store.met:
-            return number - 1
-    raise AssertionError(f"the write still met faults after {at_most} operations")

@@ -8,14 +8,13 @@ resolves everything that may be resolved at all, refusing to open what it cannot
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext
 from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.recovery.resolve import Resolution, resolve
 from omnigraph.engine.recovery.sidecars import Claim
-from omnigraph.errors import GraphError, RecoveryRequiredError
+from omnigraph.errors import RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_POST_LIST, maybe_fail
 from omnigraph.ids import OperationId
 
@@ -97,11 +96,6 @@ def _may_restore(intent: Intent) -> bool:
     return intent.by_identity and intent.owner is not None
 
 
-def pending(ctx: RecoveryContext) -> Sequence[Intent]:
-    """Every intent there is, living writers' included."""
-    return ctx.intents.pending()
-
-
 def refuse_while_pending(ctx: RecoveryContext, verb: str) -> None:
     """Refuse a maintenance operation that must not run beside any unfinished write.
 
@@ -116,11 +110,3 @@ def refuse_while_pending(ctx: RecoveryContext, verb: str) -> None:
             " — wait for its writer, or reopen the graph read-write",
             operation_id=waiting[0],
         )
-
-
-def sweep_quietly(ctx: RecoveryContext) -> None:
-    """Heal where a failure must not disturb the caller, e.g. on a timer; it is logged and retried by the next write."""
-    try:
-        heal(ctx)
-    except GraphError as exc:
-        _log.warning("recovery failed and will be tried again: %s", exc)
