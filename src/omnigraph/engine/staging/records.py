@@ -26,6 +26,7 @@ from omnigraph.engine.staging import wording
 from omnigraph.engine.staging.entities import LINE, RECORD, Entity, assemble
 from omnigraph.engine.staging.strict import LINE_BYTES_MAX, Record, RecordFault, read_record
 from omnigraph.engine.staging.values import finish_json, json_type
+from omnigraph.errors import ConstraintError, InputError
 from omnigraph.ids import TableKey
 
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -93,6 +94,8 @@ def chunks(stream: BinaryIO, size: int = CHUNK_BYTES) -> Iterator[bytes]:
     """
     kept = b""
     while piece := stream.read(size):
+        if isinstance(piece, str):
+            raise InputError("the input was opened as text; open it in binary mode")
         piece = kept + piece if kept else piece
         cut = piece.rfind(b"\n") + 1
         if cut:
@@ -107,10 +110,17 @@ def chunks(stream: BinaryIO, size: int = CHUNK_BYTES) -> Iterator[bytes]:
 
 
 def record_lines(records: Iterable[Mapping[str, Any]], rows_per_chunk: int = 20_000) -> Iterator[bytes]:
-    """Load records held as Python objects, written as the lines a file would have; one line per record."""
+    """Load records held as Python objects, written as the lines a file would have; one line per record.
+
+    Raises:
+        ConstraintError: a record has no JSON form.
+    """
     batch: list[str] = []
-    for record in records:
-        batch.append(json.dumps(record, ensure_ascii=False, default=_plain_json, allow_nan=False))
+    for number, record in enumerate(records, start=1):
+        try:
+            batch.append(json.dumps(record, ensure_ascii=False, default=_plain_json, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as failure:
+            raise ConstraintError(f"{wording.place(number, 0)}: {failure}") from failure
         if len(batch) == rows_per_chunk:
             yield "\n".join(batch).encode("utf-8", "surrogatepass")
             batch.clear()

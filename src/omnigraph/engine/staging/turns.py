@@ -20,6 +20,7 @@ try:
 except ImportError:  # a system without advisory locks: everyone goes without turns
     fcntl = None  # type: ignore[assignment]
 
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _POLL_SECONDS = (0.0005, 0.001, 0.002)
 
 
@@ -75,7 +76,7 @@ class Turns:
                 try:
                     os.makedirs(self._folder, mode=0o777, exist_ok=True)
                     path = os.path.join(self._folder, name)
-                    self._files[key] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                    self._files[key] = os.open(path, _FLAGS, 0o666)
                 except OSError:
                     return None
             return self._files[key]

@@ -10,6 +10,7 @@ import pytest
 from omnigraph.engine.staging import records
 from omnigraph.engine.staging.entities import LINE, RECORD
 from omnigraph.engine.staging.records import chunks, read_lines, record_lines
+from omnigraph.errors import ConstraintError, InputError
 
 TUG = '{"type":"Vessel","data":{"code":"AB-%d","name":"x","kind":"tug"%s}}'
 
@@ -181,3 +182,17 @@ def test_python_records_are_read_like_lines(catalog):
     found = read_lines(line, catalog)
     assert not found.problems
     assert found.tables["node:Vessel"][0].column("built").to_pylist() == [dt.date(2001, 5, 4)]
+
+
+@pytest.mark.parametrize(
+    "value", [object(), float("nan"), {1: object()}], ids=["no JSON form", "not a number", "a member without JSON form"]
+)
+def test_a_python_record_without_json_form_is_named(value):
+    good = {"type": "LogEntry", "data": {"body": "x"}}
+    with pytest.raises(ConstraintError, match="record 2: "):
+        list(record_lines([good, {"type": "LogEntry", "data": {"body": value}}]))
+
+
+def test_a_stream_opened_as_text_is_refused_with_advice():
+    with pytest.raises(InputError, match="binary"):
+        list(chunks(io.StringIO("{}")))
