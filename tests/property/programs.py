@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -334,7 +334,7 @@ _NOISE += [
 ]
 
 
-def damaged(programs: list[str], count: int, seed: int) -> Iterator[str]:
+def damaged(programs: Sequence[str], count: int, seed: int) -> Iterator[str]:
     """`count` texts: parts of programs cut, doubled, swapped, mixed, or plain noise."""
     source = random.Random(seed)
     pieces = [[match[0] for match in _TOKEN.finditer(program)] for program in programs]
