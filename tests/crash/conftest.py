@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.crash.writes import LOADS, MUTATIONS, SCHEMA, SEED, Load
+from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, SCHEMA, SEED, Load
 
 from omnigraph.graph import connect, create
 from omnigraph.testing.crash import copy_graph, crash_at_failpoint
@@ -55,9 +55,16 @@ def seeded(memory: Path) -> Path:
 def branched(seeded: Path, memory: Path) -> Path:
     """The same graph with a branch on which nothing was written yet."""
     root = memory / "branched"
-    context = connect(copy_graph(seeded, root)).context
-    version = context.manifest.snapshot().version
-    context.store.residual.create_branch("__manifest", "review", source=None, version=version)
+    connect(copy_graph(seeded, root)).branches.create("review")
+    return root
+
+
+@pytest.fixture(scope="session")
+def diverged(branched: Path, memory: Path) -> Path:
+    """The same graph with tables that the branch has written."""
+    root = memory / "diverged"
+    copy_graph(branched, root)
+    ON_A_BRANCH["first write on a branch"].run(str(root))
     return root
 
 

@@ -210,10 +210,10 @@ def test_a_discarded_intent_is_recorded_once(seeded: Path, scratch: Path) -> Non
     graph = connect(root)
     assert [row.kind for row in audited(root)] == [RecoveryKind.ORPHANED_BRANCH_DISCARDED]
     assert graph.context.recovery.intents.list() == []
-    forks = [problem.code for problem in verify(graph.context).problems]
-    assert forks == ["orphan-fork"], "the ref is left for cleanup, which knows that no branch publishes it"
+    notes = [note.code for note in verify(graph.context).notes]
+    assert notes == ["orphan-fork"], "the ref is left for cleanup, which knows that no branch publishes it"
     graph.maintenance.cleanup(keep_versions=10)
-    assert verify(graph.context).clean
+    assert verify(graph.context).notes == []
 
 
 # --- two at a time ---------------------------------------------------------------------------------------------------

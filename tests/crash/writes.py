@@ -98,6 +98,32 @@ class Repair:
 
 
 @dataclass(frozen=True)
+class CreateBranch:
+    """A new branch of main."""
+
+    name: str = "topic"
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.branches.create(self.name)
+
+
+@dataclass(frozen=True)
+class DeleteBranch:
+    """The end of a branch, and of the tables that only it has."""
+
+    name: str = "review"
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.branches.delete(self.name)
+
+
+@dataclass(frozen=True)
 class Open:
     """Recovery itself: a read-write open of a graph with an unfinished write."""
 

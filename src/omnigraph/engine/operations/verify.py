@@ -266,7 +266,7 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
     for path in sorted(registered):
         for ref in store.table_branches(path) if store.exists(path) else []:
             if (path, ref) not in owned | pinned:
-                report.problem("orphan-fork", f"{path}@{ref}", "no branch publishes this ref; `cleanup` removes it")
+                report.note("orphan-fork", f"{path}@{ref}", "no branch publishes this ref; `cleanup` removes it")
 
 
 def _table_folders(listings: Iterable[list[str]]) -> Iterator[str]:

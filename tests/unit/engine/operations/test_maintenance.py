@@ -126,7 +126,10 @@ def _lost_version(context: GraphContext) -> None:
 )
 def test_verify_reports_damage(context: GraphContext, damage: Callable[[GraphContext], None], code: str) -> None:
     damage(context)
-    assert code in [finding.code for finding in verify(context).problems]
+    report = verify(context)
+    # A ref that no branch publishes harms nobody and goes with the next cleanup; everything else needs somebody.
+    findings = report.notes if code == "orphan-fork" else report.problems
+    assert code in [finding.code for finding in findings]
 
 
 def test_a_writer_in_flight_is_a_note(context: GraphContext) -> None:
