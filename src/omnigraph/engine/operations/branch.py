@@ -143,6 +143,8 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
 
 
 def _delete(context: GraphContext, branch: BranchName) -> None:
+    # A merge elsewhere names commits of this branch as parents, and some may be in its own manifest only.
+    context.manifest.history.project(branch)
     try:
         context.store.residual.delete_branch(layout.MANIFEST, branch)
         maybe_fail(BRANCH_DELETE_POST_NATIVE)
