@@ -3,6 +3,7 @@
     python -m benchmarks.load                 # 100,000 nodes, 1,000,000 edges
     python -m benchmarks.load --full          # 1,000,000 nodes, 10,000,000 edges, and a merge of 1 M into 5 M
     python -m benchmarks.load --only break-even
+    python -m benchmarks.load --only vectors  # a cluster of one executor of 1 GB
 
 Every line is seconds and the peak memory of all processes involved; ratios are against Spark's own Parquet write.
 """
@@ -40,6 +41,7 @@ edge Knows: Person -> Person { since: Date?  weight: F64? }
 """
 CITIES = pa.array(["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi"])
 ROW_GROUP = 250_000
+DIMENSIONS = 3_072
 
 
 @dataclass
@@ -139,7 +141,8 @@ def write_jsonl(folder: Path, nodes: int, edges: int) -> Path:
         for start in range(0, edges, 500_000):
             part = friendships(min(500_000, edges - start), nodes, seed=start + 2)
             file.write(_lines(['{"edge":"Knows","from":"', part["from"], '","to":"', part["to"],
-                               '","data":{"since":"', part["since"], '","weight":', part["weight"], "}}\n"]))  # fmt: skip
+                               '","data":{"since":"', part["since"], '","weight":', part["weight"],
+                               "}}\n"]))  # fmt: skip
     return path
 
 
@@ -241,6 +244,37 @@ def merge(folder: Path, report: Report, session: Any, existing: int, incoming: i
         run_job(graph.context, {"Person": whole}, mode="overwrite", spark=session)
 
 
+def vectors(folder: Path, report: Report, rows: int) -> None:
+    """A merge of long vectors on executors of 1 GB; the session is a cluster of its own."""
+    print(f"\nmerge of {rows:,} rows of {DIMENSIONS:,} dimensions, executors of 1 GB")
+    schema = f"node Item {{ code: I64 @key  vec: Vector({DIMENSIONS}) }}"
+    shutil.rmtree(folder / "vectors", ignore_errors=True)
+    graph = create(folder / "vectors", schema)
+    session = obtain_session(
+        master="local-cluster[1,2,1024]", conf={"spark.executor.memory": "1g", "spark.driver.memory": "1g"}
+    )
+    try:
+        for mode, first in (("append", 0), ("merge", rows // 2)):
+            path = write_vectors(folder / f"{mode}.parquet", rows, first)
+            with measured(report, f"omnigraph: {mode} of vectors", rows=rows):
+                run_job(graph.context, {"Item": str(path)}, mode=mode, spark=session)
+    finally:
+        session.stop()
+    assert graph.snapshot().open("node:Item").count_rows() == rows + rows // 2
+
+
+def write_vectors(path: Path, rows: int, first: int) -> Path:
+    kind = pa.list_(pa.float32(), DIMENSIONS)
+    random = np.random.default_rng(first)
+    with pq.ParquetWriter(path, pa.schema([("code", pa.int64()), ("vec", kind)])) as writer:
+        for start in range(0, rows, 2_000):
+            count = min(2_000, rows - start)
+            numbers = pa.array(random.random(count * DIMENSIONS, dtype=np.float32))
+            codes = pa.array(np.arange(first + start, first + start + count))
+            writer.write_table(pa.table({"code": codes, "vec": pa.FixedSizeListArray.from_arrays(numbers, type=kind)}))
+    return path
+
+
 def break_even(folder: Path, report: Report, session: Any) -> None:
     from omnigraph.engine.operations.load import load
 
@@ -263,7 +297,7 @@ def _engines(folder: Path, path: Path, session: Any, load: Callable[..., Any]) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="the sizes of the published figures")
-    parser.add_argument("--only", choices=["loads", "lines", "growth", "merge", "break-even"])
+    parser.add_argument("--only", choices=["loads", "lines", "growth", "merge", "break-even", "vectors"])
     parser.add_argument("--folder", help="where data goes; a temporary folder by default")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
@@ -272,6 +306,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     report = Report()
     began = time.perf_counter()
+    if options.only == "vectors":
+        vectors(folder, report, 100_000 if options.full else 10_000)
+        return
     session = obtain_session(notify=print)
     report.add("Spark: start", time.perf_counter() - began)
     try:

@@ -30,6 +30,10 @@ def versions(graph: Graph) -> dict[str, int]:
     return {key: entry.version for key, entry in graph.snapshot().entries.items()}
 
 
+def data_files(graph: Graph) -> set[str]:
+    return {str(path) for path in Path(graph.uri).glob("*/*/data/*")}
+
+
 def test_one_load_of_many_types_is_one_commit(graph: Graph, tmp_path: Path, spark: Any) -> None:
     everything = person(
         "ada", age=36, email="a@x", mood="calm", born="1815-12-10", seen="2020-01-02T03:04:05.678Z", score=1.5,
@@ -150,11 +154,12 @@ REFUSED: list[tuple[str, list[Any], str]] = [
 def test_bad_input_is_named_and_leaves_no_trace(
     tmp_path_factory: pytest.TempPathFactory, settled: Graph, tmp_path: Path, records: list[Any], message: str
 ) -> None:
-    before = versions(settled)
+    before, files = versions(settled), data_files(settled)
     with pytest.raises(ConstraintError, match=message):
         load(settled, write_lines(tmp_path / "in.jsonl", "", *records))
     assert versions(settled) == before
     assert not list(settled.context.store.objects.list_dir("__recovery"))
+    assert data_files(settled) == files
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,8 @@ PARTITION_ROWS = 1_000_000
 
 def register(session: SparkSession) -> None:
     """Make the format known to a session; doing so again changes nothing."""
+    # Without this setting Spark refuses every reader that takes conditions, also in sessions users made.
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(OmnigraphSource)
 
 

@@ -26,11 +26,12 @@ from omnigraph.engine.staging.writer import write
 from omnigraph.engine.storage.fragments import read_fragment_rows, stage_prepared
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_fragments, write_fragment_files
-from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError
+from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError, KeyConflictError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, parse_branch, stored_branch
 from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
 from omnigraph.pipeline.check import SHOWN_MAX, SetChecks, Staged
 from omnigraph.pipeline.frames import TableAt, to_spark
+from omnigraph.pipeline.leftovers import discard, discard_outcome
 from omnigraph.pipeline.merge import Prepared, drop_superseded, prepare_merge
 from omnigraph.pipeline.progress import Listener, Phases
 from omnigraph.pipeline.quick import QuickChecks
@@ -78,6 +79,7 @@ class Job:
     phases: Phases
     outcome: StageOutcome = field(default_factory=StageOutcome)
     plan: StagePlan | None = None
+    abandoned: list[tuple[Target, tuple[str, ...]]] = field(default_factory=list)
 
     @property
     def tables(self) -> list[TableKey]:
@@ -140,7 +142,8 @@ def _run(job: Job) -> LoadResult:
     with job.phases.phase("stage", job.session), spark_errors():
         _stage(job, snapshot)
     locator = Locator(job.inputs, job.context.catalog)
-    refuse_problems(job.outcome, locator, job.inputs, job.options.errors_to)
+    with _discarding(job):
+        refuse_problems(job.outcome, locator, job.inputs, job.options.errors_to)
     commit_id: CommitId | None = None
     if job.tables:
         request = WriteRequest(
@@ -148,6 +151,8 @@ def _run(job: Job) -> LoadResult:
         )
         written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator))
         commit_id = written.committed.commit_id if written.committed else None
+        for target, names in job.abandoned:
+            discard(job.context.store, target, names)
         job.phases.close("commit")
     return _result(job, commit_id, time.perf_counter() - began)
 
@@ -215,7 +220,8 @@ def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
             for kind, check in checks.kinds():
                 fragments = {key: each.fragments for key, each in staged.items()}
                 if not quick.holds(kind):
-                    refuse_findings(check(), fragments, locator, job.options.errors_to)
+                    with _discarding(job):
+                        refuse_findings(check(), fragments, locator, job.options.errors_to)
                 if kind == "uniqueness" and mode == "merge":
                     staged = _last_ones(job.session, staged, quick)
                     checks.replace(staged)
@@ -253,6 +259,7 @@ def _hand_over(job: Job, transaction: Transaction, key: TableKey, staged: Staged
     if mode == "merge":
         with job.phases.phase("merge", job.session):
             prepared = prepare_merge(job.session, staged)
+        job.abandoned.append((staged.target, prepared.abandoned))
         transaction.stage_with(key, WriteKind.MERGE, lambda base: _stage_prepared(base, prepared))
         return
     kind = WriteKind.REPLACE if mode == "overwrite" else WriteKind.INSERT
@@ -300,6 +307,17 @@ def _as_frame(session: SparkSession, frame: Frame) -> DataFrame:
     if isinstance(frame.data, pa.Table):
         return session.createDataFrame(to_spark(frame.data))
     return frame.data
+
+
+@contextmanager
+def _discarding(job: Job) -> Iterator[None]:
+    """A refusal before anything is armed also removes what was staged."""
+    try:
+        yield
+    except (InputError, KeyConflictError):
+        if job.plan is not None:
+            discard_outcome(job.context.store, job.outcome, dict(job.plan.targets))
+        raise
 
 
 @contextmanager
