@@ -331,7 +331,11 @@ def _publish(
     recovery.intents.disarm(intent.operation_id)
     for key, handle in handles.items():
         recovery.store.remember(handle, tag=snapshot.entry(key).e_tag)
-        _remember_ids(transaction.writes[key], handle)
+        try:
+            _remember_ids(transaction.writes[key], handle)
+        except GraphError as exc:
+            # The write is acknowledged, whatever becomes of a convenience for the next one.
+            logger.warning("the ids just written to '%s' will be read again: %s", key, exc)
     return Committed(snapshot, commit_id)
 
 
