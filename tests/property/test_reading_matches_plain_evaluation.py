@@ -530,6 +530,7 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
         "scan.INDEXED_ROWS_MIN": 0,
         "scan.ASKED_BEFORE_INDEXING": 1,
         "aggregate.CODES_MIN": 0,
+        "adjacency.FEW_NODES_FACTOR": 0,
         "ordering.FEW_TEXTS": 0,
         "match.MERGE_MIN": 0,
         "ordering.RANKS_FROM_DICTIONARY_MIN": 0,

@@ -26,6 +26,8 @@ from omnigraph.engine.reading.kernels import (
 from omnigraph.engine.reading.segments import Direction, Segment, segments
 from omnigraph.engine.reading.tables import EdgeView, NodeView
 
+FEW_NODES_FACTOR = 16
+"""Degrees of fewer than this share of the nodes are counted one by one instead of for all."""
 ASSEMBLED_MAX = 6
 """Assembled versions kept per edge table version: three directions, for two versions of the nodes."""
 
@@ -65,7 +67,7 @@ class Adjacency:
 
     parts: tuple[Part, ...]
     edge_count: int
-    _memo: dict[str, Any] = field(default_factory=dict, compare=False)
+    _memo: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     def neighbours(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> tuple[Ints, Ints]:
         """(neighbour, index of the node) once per pair; `allow` hears the number of them before they are listed."""
@@ -104,10 +106,14 @@ class Adjacency:
     def _degrees(self, kind: str, nodes: npt.NDArray[Any]) -> Ints:
         total = np.zeros(len(nodes), dtype=np.int64)
         for index, part in enumerate(self.parts):
-            key = f"{kind}{index}"
-            known = self._memo.get(key)
+            mask = part.first if kind == "pairs" else part.live
+            known = self._memo.get((kind, index))
+            if known is None and len(nodes) * FEW_NODES_FACTOR < part.csr.node_count:
+                _, owner = expand_slots(part.csr, nodes, mask, _anything)
+                total += np.bincount(owner, minlength=len(nodes))
+                continue
             if known is None:
-                known = self._memo[key] = degrees(part.csr, part.first if kind == "pairs" else part.live)
+                known = self._memo[(kind, index)] = degrees(part.csr, mask)
             if len(nodes) and int(nodes.max()) >= len(known):
                 inside = nodes < len(known)
                 total[inside] += known[nodes[inside]]
@@ -179,7 +185,7 @@ def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
 def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
     if not edges.fragments:
         return Adjacency((), 0)
-    base, overlay = segments(edges, sources, targets)
+    base, overlay = segments(edges, sources, targets, direction)
     starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
     parts: list[Part] = []
     for segment in (base, overlay):

@@ -99,13 +99,17 @@ class IdDictionary:
         with self._lock:
             return self._find(ids)
 
-    def encode(self, ids: pa.Array) -> Codes:
-        """The code of each id; ids never seen are given the next codes."""
+    def encode(self, ids: pa.Array | pa.ChunkedArray) -> Codes:
+        """The code of each id; ids never seen are given the next codes.
+
+        One call for many arrays, as chunks, is much cheaper than a call for each: the hash table is built once.
+        """
         with self._lock:
             codes = self._find(ids)
             missing = np.flatnonzero(codes < 0)
             if len(missing):
-                codes[missing] = self._learn(ids.take(pa.array(missing)))
+                fresh = ids.take(pa.array(missing))
+                codes[missing] = self._learn(fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh)
             return codes
 
     def ids_of(self, codes: npt.NDArray[np.integer]) -> pa.Array:
@@ -133,9 +137,9 @@ class IdDictionary:
         ranks[folded.codes] = np.arange(len(folded.codes))
         return ranks
 
-    def _find(self, ids: pa.Array) -> Codes:
+    def _find(self, ids: pa.Array | pa.ChunkedArray) -> Codes:
         if len(ids) <= SMALL:
-            codes = self._sorted.find(ids)
+            codes = self._sorted.find(ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids)
         else:
             codes = pc.fill_null(pc.index_in(ids, value_set=self._sorted.ids), -1).to_numpy().astype(np.int32)
         if self._tail:

@@ -14,7 +14,7 @@ import numpy as np
 from omnigraph.engine.reading.cache import ByteCache
 from omnigraph.engine.reading.derived import Bundle, DerivedStore
 from omnigraph.engine.reading.dictionary import IdDictionary
-from omnigraph.engine.reading.kernels import Csr
+from omnigraph.engine.reading.kernels import Bools, Csr
 from omnigraph.engine.reading.text import TextIndex
 from omnigraph.engine.storage.handle import TableHandle
 
@@ -70,19 +70,18 @@ def segment_bundles(handle: TableHandle, lineages: tuple[str, str]) -> list[tupl
     found = []
     for name in store.names(SEGMENT) if store is not None else []:
         facts = store.facts(name) if store is not None else None
-        if store is None or facts is None or not {"segment", "rows", "fragments", "lineages"} <= facts.keys():
+        if store is None or facts is None or not {"segment", "rows", "starts", "fragments", "lineages"} <= facts.keys():
             continue
         if tuple(facts["lineages"]) == lineages:
             found.append((store, name, facts))
     return found
 
 
-def load_segment(store: DerivedStore, name: str) -> Bundle | None:
+def load_segment(store: DerivedStore, name: str, rows: int) -> Bundle | None:
     """The ends of a kept segment's edges."""
     bundle = store.load(name)
-    if bundle is None or not {"sources", "targets", "starts"} <= bundle.arrays.keys():
+    if bundle is None or not {"sources", "targets"} <= bundle.arrays.keys():
         return None
-    rows = int(bundle.arrays["starts"][-1])
     return bundle if len(bundle.arrays["sources"]) == len(bundle.arrays["targets"]) == rows else None
 
 
@@ -92,8 +91,8 @@ def save_segment(handle: TableHandle, facts: dict[str, Any], arrays: dict[str, A
     return store if store is not None and store.save(SEGMENT, arrays, facts) else None
 
 
-def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) -> Csr | None:
-    """A compressed form kept for a segment."""
+def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) -> tuple[Csr, Bools | None] | None:
+    """A compressed form kept for a segment, and the slots that stand for their pair."""
     for name in store.names(direction):
         facts = store.facts(name)
         if facts is None or facts.get("segment") != segment_id:
@@ -110,18 +109,21 @@ def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) ->
             arrays["offsets"], arrays["neighbours"], arrays["rows"], facts["has_parallel"], facts["neighbour_bound"]
         )
         slots = len(csr.neighbours)
-        if int(csr.offsets[-1]) == slots == len(csr.rows) and (slots == rows or direction == "both"):
-            return csr
+        whole = int(csr.offsets[-1]) == slots == len(csr.rows) and (slots == rows or direction == "both")
+        if whole and csr.has_parallel == ("first" in arrays):
+            return csr, arrays.get("first")
     return None
 
 
-def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr) -> None:
+def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr, first: Bools | None) -> None:
     """Keep a compressed form."""
-    arrays = {
+    arrays: dict[str, Any] = {
         "offsets": np.asarray(csr.offsets),
         "neighbours": np.asarray(csr.neighbours),
         "rows": np.asarray(csr.rows),
     }
+    if first is not None:
+        arrays["first"] = first
     facts = {"segment": segment_id, "has_parallel": csr.has_parallel, "neighbour_bound": csr.neighbour_bound}
     store.save(direction, arrays, facts)
 

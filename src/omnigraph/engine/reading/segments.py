@@ -7,15 +7,15 @@ for the next process. `segments` picks the large one to use for a version and ma
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from omnigraph.engine.reading.derived import DerivedStore
-from omnigraph.engine.reading.dictionary import IdDictionary
+from omnigraph.engine.reading.dictionary import Codes, IdDictionary
 from omnigraph.engine.reading.kernels import Bools, Csr, Ints, build_csr, first_of_pair
 from omnigraph.engine.reading.persist import (
     EDGES_MIN,
@@ -34,6 +34,7 @@ OVERLAY_SHARE = 0.25
 """Share of the large segment that may be outside it, or dead inside it, before everything is compressed anew."""
 
 Files = tuple[str, ...]
+Ends = tuple[Codes, Codes]
 
 
 class Direction(StrEnum):
@@ -55,21 +56,24 @@ _REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.
 class Segment:
     """The edges of some fragments, as codes of their ends; compressed per direction when first asked for."""
 
-    def __init__(self, fragments: tuple[Files, ...], starts: Ints, sources: Any, targets: Any) -> None:
+    def __init__(self, fragments: tuple[Files, ...], starts: Ints, ends: Callable[[], Ends]) -> None:
         self.id = new_ulid()
         self.store: DerivedStore | None = None
         """Where compressed forms are kept between processes, for segments worth it."""
         self.fragments = fragments
         self.starts = starts
         """Local row of each fragment's first edge, and the number of rows at the end."""
-        self.sources = sources
-        self.targets = targets
-        self._csr: dict[Direction, Csr] = {}
-        self._first: dict[Direction, Bools | None] = {}
+        self._ends = ends
+        self._made: dict[Direction, tuple[Csr, Bools | None]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    @cached_property
+    def ends(self) -> Ends:
+        """The codes of the sources and of the targets, by row."""
+        return self._ends()
 
     @cached_property
     def place(self) -> dict[Files, int]:
@@ -78,38 +82,36 @@ class Segment:
 
     def csr(self, direction: Direction) -> Csr:
         """The compressed form."""
-        with self._lock:
-            found = self._csr.get(direction)
-            if found is None:
-                found = self._csr[direction] = self._kept(direction) or self._build(direction)
-            return found
-
-    def _kept(self, direction: Direction) -> Csr | None:
-        return None if self.store is None else load_csr(self.store, self.id, direction.value, len(self))
+        return self._compressed(direction)[0]
 
     def first(self, direction: Direction) -> Bools | None:
-        """The slots that stand for their pair while no edge is dead."""
-        csr = self.csr(direction)
-        if not csr.has_parallel:
-            return None
-        if direction not in self._first:
-            self._first[direction] = first_of_pair(csr, None)
-        return self._first[direction]
+        """The slots that stand for their pair while no edge is dead; None when every slot does."""
+        return self._compressed(direction)[1]
 
-    def _build(self, direction: Direction) -> Csr:
+    def _compressed(self, direction: Direction) -> tuple[Csr, Bools | None]:
+        with self._lock:
+            found = self._made.get(direction)
+            if found is None:
+                found = self._made[direction] = self._kept(direction) or self._build(direction)
+            return found
+
+    def _kept(self, direction: Direction) -> tuple[Csr, Bools | None] | None:
+        return None if self.store is None else load_csr(self.store, self.id, direction.value, len(self))
+
+    def _build(self, direction: Direction) -> tuple[Csr, Bools | None]:
         rows = np.arange(len(self), dtype=np.int64)
-        ends = {Direction.OUT: (self.sources, self.targets), Direction.IN: (self.targets, self.sources)}
+        sources, targets = self.ends
+        starts, neighbours = (targets, sources) if direction is Direction.IN else (sources, targets)
         if direction is Direction.BOTH:
             # A self-loop is the same edge either way, so it gets one slot.
-            back = np.flatnonzero(self.sources != self.targets)
-            starts = np.concatenate((self.sources, self.targets[back]))
-            neighbours = np.concatenate((self.targets, self.sources[back]))
+            back = np.flatnonzero(sources != targets)
+            starts = np.concatenate((sources, targets[back]))
+            neighbours = np.concatenate((targets, sources[back]))
             rows = np.concatenate((rows, back))
-        else:
-            starts, neighbours = ends[direction]
-        made = build_csr(starts, neighbours, rows)
+        csr = build_csr(starts, neighbours, rows)
+        made = csr, first_of_pair(csr, None)
         if self.store is not None:
-            save_csr(self.store, self.id, direction.value, made)
+            save_csr(self.store, self.id, direction.value, *made)
         return made
 
     @property
@@ -118,13 +120,20 @@ class Segment:
         return len(self) * 40
 
 
-def segments(edges: EdgeView, sources: NodeView, targets: NodeView) -> tuple[Segment, Segment | None]:
-    """The large segment to use for this version and a small one for the edges outside it."""
+def segments(
+    edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction
+) -> tuple[Segment, Segment | None]:
+    """The large segment to use for this version in one direction, and a small one for the edges outside it."""
     lineages = (sources.dictionary.lineage, targets.dictionary.lineage)
     key = ("segment", edges.handle.uri, *lineages)
     base: Segment | None = edges.cache.get(key)
     if base is None or not _serves(edges, base.fragments, len(base)):
         base = _kept_segment(edges, lineages) or _new_segment(edges, sources, targets)
+        edges.cache.put(key, base, base.nbytes)
+    try:
+        base.csr(direction)
+    except DamagedSegmentError:
+        base = _new_segment(edges, sources, targets)
         edges.cache.put(key, base, base.nbytes)
     covered = base.place
     outside = [fragment for fragment in edges.fragments if fragment.files not in covered]
@@ -153,13 +162,23 @@ def _kept_segment(edges: EdgeView, lineages: tuple[str, str]) -> Segment | None:
         fragments = tuple(tuple(files) for files in facts["fragments"])
         if not _serves(edges, fragments, int(facts["rows"])):
             continue
-        bundle = load_segment(store, name)
-        if bundle is not None:
-            arrays = bundle.arrays
-            segment = Segment(fragments, np.array(arrays["starts"]), arrays["sources"], arrays["targets"])
-            segment.id, segment.store = facts["segment"], store
-            return segment
+        starts = np.array(facts["starts"], dtype=np.int64)
+        segment = Segment(fragments, starts, partial(_kept_ends, store, name, int(facts["rows"])))
+        segment.id, segment.store = facts["segment"], store
+        return segment
     return None
+
+
+class DamagedSegmentError(Exception):
+    """What was kept of a segment is not to be trusted; it is made anew."""
+
+
+def _kept_ends(store: DerivedStore, name: str, rows: int) -> Ends:
+    """The ends of a kept segment's edges, asked for when a further direction is compressed."""
+    bundle = load_segment(store, name, rows)
+    if bundle is None:
+        raise DamagedSegmentError(name)
+    return bundle.arrays["sources"], bundle.arrays["targets"]
 
 
 def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segment:
@@ -171,17 +190,16 @@ def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segme
         facts = {
             "segment": made.id,
             "rows": len(made),
+            "starts": made.starts.tolist(),
             "fragments": [list(files) for files in made.fragments],
             "lineages": [sources.dictionary.lineage, targets.dictionary.lineage],
         }
-        arrays = {"starts": made.starts, "sources": made.sources, "targets": made.targets}
+        arrays = dict(zip(("sources", "targets"), made.ends, strict=True))
         made.store = save_segment(edges.handle, facts, arrays)
     return made
 
 
 def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
     starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
-    ends = [edges.end_codes(fragment, sources, targets) for fragment in fragments]
-    firsts = np.concatenate([pair[0] for pair in ends])
-    seconds = np.concatenate([pair[1] for pair in ends])
-    return Segment(tuple(fragment.files for fragment in fragments), starts, firsts, seconds)
+    firsts, seconds = edges.end_codes(fragments, sources, targets)
+    return Segment(tuple(fragment.files for fragment in fragments), starts, lambda: (firsts, seconds))

@@ -104,6 +104,18 @@ def test_damaged_or_foreign_bundles_are_made_anew(kept, damage):
                     content[-1] ^= 0xFF
                     file.write_bytes(bytes(content))
     assert forget().ask(PAIRS) == expected
+    backwards = 'match { $b: Person { key: "p5" } $a knows $b } return { $a.key } order { $a.key }'
+    assert forget().ask(backwards) == ["p3", "p4"]
+
+
+def test_a_segment_damaged_after_it_was_opened_is_made_anew(kept):
+    graph, expected, forget = kept
+    later = forget()
+    assert later.ask(PAIRS) == expected
+    for file in Path(graph.store.root).rglob("sources.npy"):
+        file.write_bytes(b"nonsense")
+    backwards = 'match { $b: Person { key: "p5" } $a knows $b } return { $a.key } order { $a.key }'
+    assert later.ask(backwards) == ["p3", "p4"]
 
 
 def test_old_bundles_make_room_for_new_ones(tmp_path):
