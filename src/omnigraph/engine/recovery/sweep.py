@@ -8,6 +8,7 @@ resolves everything that may be resolved at all, refusing to open what it cannot
 from __future__ import annotations
 
 import logging
+import time
 
 from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext
@@ -19,6 +20,9 @@ from omnigraph.failpoints import RECOVERY_POST_LIST, maybe_fail
 from omnigraph.ids import OperationId
 
 _log = logging.getLogger(__name__)
+
+IN_FLIGHT_WAIT_SECONDS = 5.0
+_POLL_SECONDS = 0.01
 
 
 def heal(ctx: RecoveryContext) -> list[Resolution]:
@@ -97,13 +101,21 @@ def _may_restore(intent: Intent) -> bool:
 
 
 def refuse_while_pending(ctx: RecoveryContext, verb: str) -> None:
-    """Refuse a maintenance operation that must not run beside any unfinished write.
+    """Refuse a maintenance operation that must not run beside an unfinished write.
+
+    Writers that are at work right now get a moment to finish; those that start later work on newer versions, and the
+    operation's own strictness keeps the two apart.
 
     Raises:
-        RecoveryRequiredError: an intent is pending after healing what could be healed.
+        RecoveryRequiredError: a write is still unfinished after healing what could be healed.
     """
     heal(ctx)
     waiting = ctx.intents.list()
+    deadline = time.monotonic() + IN_FLIGHT_WAIT_SECONDS
+    while waiting and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        heal(ctx)
+        waiting = sorted(set(waiting).intersection(ctx.intents.list()))
     if waiting:
         raise RecoveryRequiredError(
             f"{verb} cannot run while a write is unfinished ({len(waiting)} pending, the first is {waiting[0]})"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,13 @@ from omnigraph.errors import DriftError, InputError, RecoveryRequiredError, Stor
 from omnigraph.graph import create
 from omnigraph.ids import FORCED_REPAIR_ACTOR, MAIN, REPAIR_ACTOR, CommitId, TableKey, new_ulid, now_micros
 from omnigraph.testing.failpoints import configured
+
+SWEEP = import_module("omnigraph.engine.recovery.sweep")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SWEEP, "IN_FLIGHT_WAIT_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -197,6 +206,16 @@ def test_maintenance_refuses_to_run_beside_an_unfinished_write(context: GraphCon
         with pytest.raises(RecoveryRequiredError, match=writer.intent.operation_id):
             operation()
     writer.disarm()
+
+
+def test_maintenance_waits_for_a_writer_that_is_about_to_finish(
+    context: GraphContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SWEEP, "IN_FLIGHT_WAIT_SECONDS", 10.0)
+    writer = HandWriter.arm(context.recovery, PERSON)
+    threading.Timer(0.1, writer.disarm).start()
+    assert repair(context).commit_id is None
+    assert context.recovery.intents.list() == []
 
 
 # --- cleanup ---------------------------------------------------------------------------------------------------------
