@@ -21,6 +21,8 @@ from omnigraph.errors import GraphError, InternalError
 
 TRACEBACK = "OMNIGRAPH_TRACEBACK"
 """The variable that makes errors appear with the place they come from, for whoever works on the code."""
+FAILPOINTS = "OMNIGRAPH_FAILPOINTS"
+"""The variable that makes a process fail or die at named places, for tests of crashes."""
 
 VERBS: dict[str, str] = {
     "version": "version",
@@ -51,7 +53,18 @@ def main(words: Sequence[str] | None = None) -> None:
         # Data is UTF-8 whatever the locale says, so that a result never depends on the machine it was asked from.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
+    _install_failpoints()
     sys.exit(run(sys.argv[1:] if words is None else words))
+
+
+def _install_failpoints() -> None:
+    """Let a crash test say where this process is to fail or die; without the variable nothing is even imported."""
+    plan = os.environ.get(FAILPOINTS)
+    if plan:
+        from omnigraph import failpoints
+        from omnigraph.testing.failpoints import FailpointPlan
+
+        failpoints.install(FailpointPlan(plan))
 
 
 def run(words: Sequence[str]) -> int:

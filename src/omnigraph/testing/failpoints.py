@@ -2,7 +2,7 @@
 
 A plan is text, `name=action;name=action`. Actions: `return` raises `InjectedFailure`, `exit` ends the process as a
 crash would, `pause` blocks until released, `off` does nothing; `3*return` acts three times and then is off; `a->b`
-continues with `b` once `a` is used up.
+continues with `b` once `a` is used up. The command line installs the plan that `OMNIGRAPH_FAILPOINTS` holds.
 """
 
 from __future__ import annotations

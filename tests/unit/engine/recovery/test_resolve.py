@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, HandWriter, names_in, reopen
 
+from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.recovery import RecoveryContext, audit, heal, roll_back, sweep, was_published
 from omnigraph.engine.recovery.audit import AuditRow
 from omnigraph.engine.recovery.decide import Action, RecoveryKind
 from omnigraph.engine.recovery.drift import DriftKind, check, find_drift, undo_late
 from omnigraph.engine.recovery.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.storage.staged import stage_changes
-from omnigraph.errors import ConflictError, DriftError, ExpectedVersionMismatchError
-from omnigraph.graph import Graph
-from omnigraph.ids import MAIN, RECOVERY_ACTOR, TableKey
+from omnigraph.errors import ConflictError, DriftError, ExpectedVersionMismatchError, InternalError
+from omnigraph.graph import Graph, connect
+from omnigraph.ids import MAIN, RECOVERY_ACTOR, CommitId, TableKey, new_ulid, now_micros
 
 
 def settled(ctx: RecoveryContext, writer: HandWriter) -> AuditRow:
@@ -298,3 +299,24 @@ def test_an_intent_that_turns_up_again_long_afterwards_is_removed(ctx: RecoveryC
     heal(ctx)
     assert settled(ctx, writer).kind is RecoveryKind.ROLLED_BACK
     assert names_in(ctx, PERSON) == ["p0", "p1", "p2"]
+
+
+def test_a_head_below_what_is_published_stops_writers_and_is_never_repaired_by_guessing(
+    ctx: RecoveryContext, graph: Graph
+) -> None:
+    writer = HandWriter.arm(ctx, PERSON)
+    ctx.manifest.publish(
+        MAIN,
+        [UpdateTable(PERSON, 7, None, 0)],
+        lineage=Lineage(CommitId(new_ulid()), None, now_micros()),
+    )
+    writer.die()
+    [resolution] = heal(ctx)
+    assert resolution.action is Action.DEFER
+    with pytest.raises(InternalError, match="InvariantViolation"):
+        reopen(graph)
+    assert ctx.intents.list() == [writer.intent.operation_id]
+    entry = ctx.manifest.snapshot(MAIN).entry(PERSON)
+    with pytest.raises(InternalError, match="below the published 7"):
+        check(ctx, MAIN, [entry], {PERSON: ctx.store.open(entry.path).version})
+    assert connect(graph.uri, read_only=True).snapshot().entry(PERSON).version == 7
