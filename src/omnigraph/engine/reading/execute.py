@@ -223,6 +223,10 @@ def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) ->
 
 def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
     plan, keys = prepared.plan, prepared.group_keys
+    if prepared.only_counts_rows and (plan.limit is None or plan.limit > 0):
+        counts = [pa.array([frame.total()], pa.int64())] * len(plan.projections)
+        batch = pa.RecordBatch.from_arrays(counts, schema=prepared.schema)
+        return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _batches=(batch,))
     with context.step("aggregate", lambda: ", ".join(show(key) for key in keys) or "all rows") as note:
         groups = group_rows(context, frame, keys)
         computed: dict[Expression, pa.Array] = {

@@ -29,6 +29,7 @@ ROW = "#row"
 """The variable that names the outer row inside an anti-join; no written variable contains `#`."""
 _ROW_ONLY = frozenset((ROW,))
 _ONLY_START: Reason = "the only variable left to begin with".__str__
+_ONLY_EQUALITY: Reason = "the only variable asked for one value".__str__
 MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
 
@@ -273,9 +274,13 @@ def _begin(context: Context, frame: Frame, work: _Work) -> Frame:
             frame = join_by_value(context, frame, link)
             note.rows = len(frame)
         return frame
+    sharp = [c for c in work.clauses if c.is_equality and c.variables <= work.scans.keys()]
     if len(work.scans) == 1:
         (variable,) = work.scans
         reason: Reason = _ONLY_START
+    elif len(sharp) == 1:
+        (variable,) = sharp[0].variables
+        reason = _ONLY_EQUALITY
     else:
         best, reason = choose_start(_starts(context, work))
         variable = best.variable

@@ -16,7 +16,10 @@ from omnigraph.engine.reading.predicates import predicate_variables
 from omnigraph.engine.reading.project import result_schema
 from omnigraph.plan.operators import (
     Aggregate,
+    AggregateFunction,
     Bm25,
+    Comparison,
+    ComparisonOperator,
     EntityId,
     Expand,
     Expression,
@@ -44,6 +47,8 @@ class Clause:
 
     predicate: Predicate
     variables: frozenset[str]
+    is_equality: bool
+    """Whether it asks one variable for one value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +78,8 @@ class Prepared:
     schema: pa.Schema
     group_keys: tuple[Expression, ...]
     group_expressions: tuple[Expression, ...]
+    only_counts_rows: bool
+    """Whether the result is nothing but the number of rows."""
 
 
 def prepare_pattern(pattern: Pattern) -> PreparedPattern:
@@ -86,7 +93,7 @@ def prepare_pattern(pattern: Pattern) -> PreparedPattern:
         types.setdefault(expand.target, expand.target_type)
         if expand.edge_variable is not None:
             edge_types[expand.edge_variable] = expand.edge_type
-    clauses = tuple(Clause(c.predicate, predicate_variables(c.predicate)) for c in pattern.filters)
+    clauses = tuple(_clause(c.predicate) for c in pattern.filters)
     inner = tuple(prepare_pattern(anti_join.pattern) for anti_join in pattern.anti_joins)
     for clause in clauses:
         used |= clause.variables
@@ -94,6 +101,12 @@ def prepare_pattern(pattern: Pattern) -> PreparedPattern:
         used |= each.free
     free = frozenset(used - set(scans) - set(edge_types))
     return PreparedPattern(scans, pattern.expands, clauses, inner, free, types, edge_types)
+
+
+def _clause(predicate: Predicate) -> Clause:
+    variables = predicate_variables(predicate)
+    asks_equality = isinstance(predicate, Comparison) and predicate.operator is ComparisonOperator.EQ
+    return Clause(predicate, variables, asks_equality and len(variables) == 1)
 
 
 def expression_variables(expression: Expression) -> frozenset[str]:
@@ -165,4 +178,13 @@ def _prepare(plan: ReadPlan) -> Prepared:
         result_schema(plan.projections),
         keys if plan.is_aggregate else (),
         expressions if plan.is_aggregate else (),
+        plan.is_aggregate and all(_counts_rows(projection.expression) for projection in plan.projections),
+    )
+
+
+def _counts_rows(expression: Expression) -> bool:
+    return (
+        isinstance(expression, Aggregate)
+        and expression.function is AggregateFunction.COUNT
+        and not isinstance(expression.argument, PropertyRef)
     )

@@ -165,10 +165,15 @@ def equal_positions(context: Context, view: TableView, predicate: Predicate) -> 
 
 def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
     """The sorted values of every group; made when the column is asked for the second time."""
+    memo: dict[str, list[SortedValues]] = view.handle.memo.setdefault("sorted values", {})
+    ready = memo.get(column)
+    if ready is not None:
+        return ready
     field_id = view.handle.field_ids.get(column, column)
     keys = [("sorted", group.files, field_id) for group in view.groups]
     found: list[Any] = [view.cache.get(key) for key in keys]
     if all(index is not None for index in found):
+        memo[column] = found
         return found
     asked_key = ("asked", view.handle.uri, field_id)
     asked = (view.cache.get(asked_key) or 0) + 1
@@ -180,6 +185,7 @@ def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
             made = sort_values(view.chunk(group, column))
             view.cache.put(keys[place], made, made.nbytes)
             found[place] = made
+    memo[column] = found
     return found
 
 
