@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import sqlite3
@@ -204,7 +205,8 @@ TRAVERSALS: dict[str, tuple[str, str, str]] = {
     ),
     "2 hops count": (
         "query q($k: String) { match { $a: Person { key: $k } $a knows $b $b knows $c } return { count($c) as n } }",
-        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst where a.key = :k",
+        "select count(*) as n from person a join knows k on k.src = a.id join knows l on l.src = k.dst"
+        " where a.key = :k",
         "match (a:Person {key: $k})-[:Knows]->(b)-[:Knows]->(c) return count(*) as n",
     ),
     "3 hops count": (
@@ -293,7 +295,10 @@ def measure_search(report: Report, data: Data, graph: Graph, folder: Path, other
     rng = np.random.default_rng(6)
     queries = [vector / np.linalg.norm(vector) for vector in rng.standard_normal((20, DIMENSION), dtype=np.float32)]
     texts = [" ".join(rng.choice(data.words[50:3000], 2)) for _ in range(40)]
-    near = "query q($q: Vector(384)) { match { $p: Post } return { $p.slug } order { nearest($p.embedding, $q) } limit 10 }"
+    near = (
+        "query q($q: Vector(384)) { match { $p: Post } return { $p.slug }"
+        " order { nearest($p.embedding, $q) } limit 10 }"
+    )
     words = "query q($t: String) { match { $p: Post } return { $p.slug } order { bm25($p.body, $t) } limit 10 }"
     hybrid = (
         "query q($q: Vector(384), $t: String) { match { $p: Post } return { $p.slug }"
@@ -469,7 +474,13 @@ def main() -> None:
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     name = "read.json" if not options.only and options.scale == 1.0 and not options.alone else "read-partial.json"
-    body = {"scale": options.scale, "peak_mb": round(peak), "milliseconds": report.lines}
+    body = {
+        "scale": options.scale,
+        "peak_mb": round(peak),
+        "load_average": [round(value, 1) for value in os.getloadavg()],
+        "cores": os.cpu_count(),
+        "milliseconds": report.lines,
+    }
     (results / name).write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
 
 

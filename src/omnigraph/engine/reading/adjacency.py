@@ -177,8 +177,8 @@ def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
     found = memo.get(key)
     if found is None:
         found = memo[key] = _assemble(edges, sources, targets, direction)
-        while len(memo) > ASSEMBLED_MAX:
-            memo.pop(next(iter(memo)), None)
+        for old in list(memo)[:-ASSEMBLED_MAX]:
+            memo.pop(old, None)
     return found
 
 

@@ -114,7 +114,9 @@ class IdDictionary:
 
     def ids_of(self, codes: npt.NDArray[np.integer]) -> pa.Array:
         """The ids of codes this dictionary gave out."""
-        folded, tail = self._sorted, self._tail
+        # The tail first: folding replaces the sorted part before it empties the tail, so nothing falls between.
+        tail = self._tail
+        folded = self._sorted
         if len(codes) == 1 and int(codes[0]) < len(folded.ids):
             return folded.ids.slice(int(codes[0]), 1)
         if not tail or not len(codes) or int(codes.max()) < len(folded.ids):

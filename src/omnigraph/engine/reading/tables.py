@@ -150,7 +150,13 @@ class TableView:
         memo: dict[str, npt.NDArray[np.int32]] = self.handle.memo.setdefault("value codes", {})
         found = memo.get(column)
         if found is None:
-            parts = [self._chunk_value_codes(group, column) for group in self.groups]
+            # One dictionary for all groups: the cache may drop it at any moment, and codes of two do not mix.
+            dictionary: IdDictionary = self.cache.get_or_make(
+                ("values", self.handle.uri, self.handle.field_ids.get(column, column)),
+                IdDictionary,
+                lambda made: max(made.nbytes, 4096),
+            )
+            parts = [self._chunk_value_codes(group, column, dictionary) for group in self.groups]
             found = memo[column] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
         return found
 
@@ -163,11 +169,8 @@ class TableView:
         self.cache.put(key, asked, 64)
         return asked > VALUE_CODES_AFTER
 
-    def _chunk_value_codes(self, group: Group, column: str) -> npt.NDArray[np.int32]:
+    def _chunk_value_codes(self, group: Group, column: str, dictionary: IdDictionary) -> npt.NDArray[np.int32]:
         field_id = self.handle.field_ids.get(column, column)
-        dictionary: IdDictionary = self.cache.get_or_make(
-            ("values", self.handle.uri, field_id), IdDictionary, lambda made: max(made.nbytes, 4096)
-        )
         key = ("value codes", dictionary.lineage, group.files, field_id)
         found = self.cache.get(key)
         if found is not None:

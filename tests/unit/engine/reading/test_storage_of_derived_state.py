@@ -1,6 +1,7 @@
 """Dictionaries, caches and bundles: what is kept, and what happens when it is wrong."""
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,25 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
     store = DerivedStore(tmp_path / "file" / "below")
     assert store.save("segment", {"a": np.arange(3)}, {}) is False
     assert store.names("segment") == []
+
+
+def test_many_threads_agree_on_codes_while_the_dictionary_grows():
+    dictionary = IdDictionary()
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(30):
+            ids = [f"n{n}" for n in rng.integers(0, 20_000, 800)]
+            codes = dictionary.encode(pa.array(ids))
+            back = dictionary.ids_of(codes).to_pylist()
+            if back != ids or dictionary.code(ids[0]) != codes[0]:
+                failures.append(f"{seed}: codes do not read back")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(set(dictionary.all_ids().to_pylist())) == len(dictionary)
