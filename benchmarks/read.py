@@ -12,6 +12,7 @@ peak of this process. Other programs answer through their own Python interface.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -261,7 +262,10 @@ def measure_traversals(report: Report, data: Data, graph: Graph, folder: Path, o
     rng = np.random.default_rng(5)
     keys = [f"p{n:07d}" for n in rng.integers(0, data.people, 60)]
     db = build_sqlite(data, folder / "data.sqlite") if others else None
-    ladybug = build_ladybug(data, folder) if others else None
+    has_ladybug = others and importlib.util.find_spec("ladybug") is not None
+    if others and not has_ladybug:
+        print("  ladybug is not installed (pip install omnigraph[bench]) and is left out", flush=True)
+    ladybug = build_ladybug(data, folder) if has_ladybug else None
     for question, (ours, sql, cypher) in TRAVERSALS.items():
         arguments = keys if "$k" in ours else [None]
 
@@ -278,7 +282,9 @@ def measure_traversals(report: Report, data: Data, graph: Graph, folder: Path, o
 
         programs = {"omnigraph": ask_graph}
         if others:
-            programs |= {"sqlite": ask_sqlite, "ladybug": ask_ladybug}
+            programs["sqlite"] = ask_sqlite
+        if has_ladybug:
+            programs["ladybug"] = ask_ladybug
         for argument in arguments[:5]:
             report.agree(question, {name: ask(argument) for name, ask in programs.items()})
         for name, ask in programs.items():
