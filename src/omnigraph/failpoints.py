@@ -39,6 +39,15 @@ FORK_BEFORE_CLASSIFY: Final = "fork.before_classify"
 CLASSIFY_FRESH_READ: Final = "classify.fresh_read"
 FORK_BEFORE_RECLAIM: Final = "fork.before_reclaim"
 
+# --- changing the schema ---
+SCHEMA_HOLDING_LOCK: Final = "schema_apply.holding_lock"
+SCHEMA_POST_TABLE_COMMIT: Final = "schema_apply.post_table_commit"
+SCHEMA_BEFORE_STAGING: Final = "schema_apply.before_staging_write"
+SCHEMA_BETWEEN_STAGING_FILES: Final = "schema_apply.between_staging_files"
+SCHEMA_AFTER_STAGING: Final = "schema_apply.after_staging_write"
+SCHEMA_AFTER_MANIFEST_COMMIT: Final = "schema_apply.after_manifest_commit"
+SCHEMA_BETWEEN_RENAMES: Final = "schema_apply.between_renames"
+
 # --- intents ---
 SIDECAR_WRITE: Final = "recovery.sidecar_write"
 SIDECAR_CONFIRM: Final = "recovery.sidecar_confirm"

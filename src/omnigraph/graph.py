@@ -18,6 +18,7 @@ from typing import Any, overload
 import pyarrow as pa
 
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
+from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
 from omnigraph.engine.manifest.records import CommitRecord
@@ -28,8 +29,9 @@ from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
+from omnigraph.engine.operations.migrate import SchemaApplyResult, apply_schema
 from omnigraph.engine.operations.mutate import mutate
-from omnigraph.engine.operations.open import load_contract, open_graph
+from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.operations.optimize import OptimizeReport, optimize
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.repair import RepairReport, repair
@@ -37,6 +39,8 @@ from omnigraph.engine.operations.verify import VerifyReport, verify
 from omnigraph.engine.reading import ReadOptions, execute, explain_analyze
 from omnigraph.engine.reading.context import EmbedsText
 from omnigraph.engine.recovery import Intent, heal
+from omnigraph.engine.recovery.contract import load_contract
+from omnigraph.engine.recovery.schema_lock import force_unlock
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability, durability_of
@@ -161,11 +165,17 @@ class Graph:
         """What operations work with, after checking that the accepted schema is still the one in memory."""
         fingerprint = self._context.store.objects.fingerprint(layout.SCHEMA_FILES)
         if fingerprint != self._contract:
-            source, catalog = load_contract(self._context.store)
+            source, catalog = load_contract(self._context.store, self._context.manifest)
             old = self._context
             self._context = GraphContext(old.store, old.manifest, catalog, source, old.read_only)
             self._contract = fingerprint
         return self._context
+
+    def _view(self, branch: str, at: str | int | None) -> tuple[Catalog, Snapshot]:
+        """What a read sees, and the schema of that time."""
+        context = self.context
+        snapshot = resolve_snapshot(context, branch, at)
+        return context.catalog_of(snapshot, past=at is not None), snapshot
 
     def snapshot(self, branch: str = MAIN, at: str | int | None = None) -> Snapshot:
         """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
@@ -245,10 +255,10 @@ class Graph:
             CommitNotFoundError, BranchNotFoundError: there is no such state to read.
             LimitError: the query needs more than `options` allow.
         """
-        context = self.context
-        plan = _read_plan(context, source, name)
+        catalog, snapshot = self._view(branch, at)
+        plan = _read_plan(catalog, source, name)
         values = bind(plan.parameters, params)
-        rows = execute(plan, resolve_snapshot(context, branch, at), values, options=options, embedder=self._embedder)
+        rows = execute(plan, snapshot, values, options=options, embedder=self._embedder)
         return QueryResult(plan.name, rows)
 
     def explain(
@@ -262,12 +272,14 @@ class Graph:
         analyze: bool = False,
     ) -> Explanation:
         """How a query is run, as a tree; with `analyze` it is run, and each step tells its reason, rows and time."""
-        context = self.context
+        if not analyze and at is None:
+            return explain(compile_query(self.context.catalog, read_query(source), name))
+        catalog, snapshot = self._view(branch, at)
         if not analyze:
-            return explain(compile_query(context.catalog, read_query(source), name))
-        plan = _read_plan(context, source, name)
+            return explain(compile_query(catalog, read_query(source), name))
+        plan = _read_plan(catalog, source, name)
         values = bind(plan.parameters, params)
-        return explain_analyze(plan, resolve_snapshot(context, branch, at), values, embedder=self._embedder)
+        return explain_analyze(plan, snapshot, values, embedder=self._embedder)
 
     @overload
     def export(
@@ -305,8 +317,7 @@ class Graph:
         Without a path the lines come as an iterator; with one they are written to that file, which appears whole or
         not at all, and their number is returned.
         """
-        context = self.context
-        lines = export_lines(context.catalog, resolve_snapshot(context, branch, at), types=types, tables=tables)
+        lines = export_lines(*self._view(branch, at), types=types, tables=tables)
         return lines if path is None else write_lines(path, lines)
 
     def spark(self, session: Any = None, *, branch: str = MAIN, at: str | int | None = None) -> Any:
@@ -334,9 +345,8 @@ class Graph:
             NotFoundError: there is no entity of this id, or its blob is null.
             InputError: it is not a Blob property, or the blob is a reference, whose URI the message names.
         """
-        context = self.context
         selector = BlobSelector(type_name, id, property, entity)
-        return read_blob(context.catalog, resolve_snapshot(context, branch, at), selector, offset=offset, length=length)
+        return read_blob(*self._view(branch, at), selector, offset=offset, length=length)
 
     def stat_blob(
         self,
@@ -349,9 +359,8 @@ class Graph:
         entity: str | None = None,
     ) -> BlobInfo:
         """How large a blob is, or where it lies; raises as `read_blob` does, except that references are described."""
-        context = self.context
         selector = BlobSelector(type_name, id, property, entity)
-        return stat_blob(context.catalog, resolve_snapshot(context, branch, at), selector)
+        return stat_blob(*self._view(branch, at), selector)
 
     def refresh(self) -> None:
         """Look at storage afresh: finish what dead writers left, then forget what is cached."""
@@ -392,8 +401,8 @@ class Graph:
         self._context.store.forget()
 
 
-def _read_plan(context: GraphContext, source: str | os.PathLike[str], name: str | None) -> ReadPlan:
-    plan = compile_query(context.catalog, read_query(source), name)
+def _read_plan(catalog: Catalog, source: str | os.PathLike[str], name: str | None) -> ReadPlan:
+    plan = compile_query(catalog, read_query(source), name)
     if not isinstance(plan, ReadPlan):
         raise ExecutionError(f"query '{plan.name}' changes the graph: run it with mutate")
     return plan
@@ -508,6 +517,27 @@ class SchemaVerbs:
         """The steps from the accepted schema to another one, and whether all of them are supported; writes nothing."""
         catalog = compile_schema(read_schema(desired))
         return plan_migration(self._graph.context.catalog, catalog, allow_data_loss=allow_data_loss)
+
+    def apply(
+        self, desired: str | os.PathLike[str], allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplyResult:
+        """Accept another schema, as text or as the path of a `.pg` file; rows stay as they are.
+
+        Drops are soft: earlier commits keep the data. With `allow_data_loss` the older versions of what was dropped
+        are removed at once, for good.
+
+        Raises:
+            ParseError, SchemaError: it is not valid, or a step of the plan is not supported; nothing changed.
+            ConflictError: there are other branches, or others kept changing the graph; nothing changed.
+        """
+        return apply_schema(self._graph.context, read_schema(desired), allow_data_loss=allow_data_loss, actor=actor)
+
+    def unlock(self) -> bool:
+        """Remove the lock of a schema change that nobody is making any more; False when there was none."""
+        context = self._graph.context
+        if context.read_only:
+            raise InputError("this graph was opened read-only; open it read-write to remove its schema lock")
+        return force_unlock(context.recovery)
 
 
 class MaintenanceVerbs:

@@ -9,7 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, CreateBranch, DeleteBranch, Open, Optimize, Repair
+from tests.crash.writes import (
+    LOADS,
+    MUTATIONS,
+    ON_A_BRANCH,
+    SCHEMAS,
+    CreateBranch,
+    DeleteBranch,
+    Open,
+    Optimize,
+    Repair,
+)
 
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import connect
@@ -61,6 +71,14 @@ def test_the_deletion_of_a_branch_survives(
     fault: Fault, diverged: Path, scratch: Path, record_property: Record
 ) -> None:
     crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_change_of_the_schema_survives(
+    name: str, fault: Fault, seeded: Path, scratch: Path, record_property: Record
+) -> None:
+    crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

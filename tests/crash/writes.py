@@ -124,6 +124,20 @@ class DeleteBranch:
 
 
 @dataclass(frozen=True)
+class ApplySchema:
+    """Another schema."""
+
+    desired: str
+    allow_data_loss: bool = False
+
+    def run(self, root: str) -> None:
+        self.again(connect(root))
+
+    def again(self, graph: Graph) -> None:
+        graph.schema.apply(self.desired, allow_data_loss=self.allow_data_loss, actor="act-eva")
+
+
+@dataclass(frozen=True)
 class Open:
     """Recovery itself: a read-write open of a graph with an unfinished write."""
 
@@ -165,6 +179,23 @@ ON_A_BRANCH = {
         branch="review",
     ),
     "first delete on a branch": Mutation('delete Person where name = "ann"', branch="review"),
+}
+EVOLVED = (
+    SCHEMA.replace("age: I32?", 'years: I32? @rename_from("age")\n bio: String?')
+    .replace("since: I32?", "")
+    .replace("node Note { text: String }", "node Memo { text: String }")
+    .replace("node Company", 'node Firm @rename_from("Company")')
+    .replace("-> Company", "-> Firm")
+)
+"""Everything at once: columns added, renamed and dropped, a type renamed, one added and one dropped."""
+SCHEMAS = {
+    "apply a schema with steps of every kind": ApplySchema(EVOLVED),
+    "apply a schema that changes no table": ApplySchema(
+        SCHEMA.replace("node Note {", 'node Note @description("a note") {')
+    ),
+    "apply a schema that erases": ApplySchema(
+        SCHEMA.replace("age: I32?", "").replace("node Note { text: String }", ""), allow_data_loss=True
+    ),
 }
 LOADS = {
     "load append": Load(PEOPLE, "append"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omnigraph.engine.manifest.records import SchemaRecord
 from omnigraph.ids import CommitId, TableKey
 
 
@@ -37,7 +38,14 @@ class TombstoneTable:
     version: int
 
 
-Change = RegisterTable | UpdateTable | TombstoneTable
+@dataclass(frozen=True)
+class SetSchema:
+    """The graph's schema from here on."""
+
+    record: SchemaRecord
+
+
+Change = RegisterTable | UpdateTable | TombstoneTable | SetSchema
 
 
 @dataclass(frozen=True)

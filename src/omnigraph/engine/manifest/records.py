@@ -80,6 +80,14 @@ class Tombstone:
 
 
 @dataclass(frozen=True)
+class SchemaRecord:
+    """The schema a manifest version was written under, by hash, and the key orders its text no longer tells."""
+
+    schema_hash: str
+    key_orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CommitRecord:
     """One commit. `created_at` is Unix time in microseconds; `properties` are free facts of its writer."""
 
@@ -182,6 +190,22 @@ def commit_row(commit: CommitRecord) -> Row:
         table_version=commit.manifest_version,
         table_branch=commit.manifest_branch,
     )
+
+
+def schema_row(record: SchemaRecord) -> Row:
+    """The `graph_schema` row, present once a schema has been replaced."""
+    facts: dict[str, Any] = {"schema_hash": record.schema_hash}
+    if record.key_orders:
+        facts["key_orders"] = {name: list(order) for name, order in sorted(record.key_orders.items())}
+    return _row("graph_schema", "graph_schema", metadata=json.dumps(facts, separators=(",", ":")))
+
+
+def read_schema_record(row: Row) -> SchemaRecord:
+    """The schema a `graph_schema` row names."""
+    with _reading(row):
+        facts = _facts(row)
+        orders = {str(name): tuple(order) for name, order in (facts.get("key_orders") or {}).items()}
+        return SchemaRecord(str(facts["schema_hash"]), orders)
 
 
 def head_row(head: Head) -> Row:

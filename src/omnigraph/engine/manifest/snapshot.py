@@ -38,6 +38,11 @@ class Snapshot:
         return self.state.head
 
     @property
+    def schema_hash(self) -> str | None:
+        """The hash of the schema it was written under; None while that is the one the graph was created with."""
+        return None if self.state.schema is None else self.state.schema.schema_hash
+
+    @property
     def id(self) -> str:
         """A name for exactly this state, usable wherever a commit id is."""
         return f"manifest:{self.branch}:v{self.version}"

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnigraph.engine.manifest import records
-from omnigraph.engine.manifest.delta import Change, RegisterTable, TombstoneTable, UpdateTable
+from omnigraph.engine.manifest.delta import Change, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.records import (
     CommitRecord,
     Head,
     Row,
+    SchemaRecord,
     TableEntry,
     TableLocation,
     Tombstone,
@@ -30,8 +31,8 @@ STREAM_PROPERTY = "omnigraph.stream"
 class ManifestState:
     """One manifest version of one branch.
 
-    `commits` is a window of the newest commits by id; older ones live in the commit table. `unknown` holds rows of
-    kinds this release does not know.
+    `commits` is a window of the newest commits by id; older ones live in the commit table. `schema` is None while the
+    graph has the schema it was created with. `unknown` holds rows of kinds this release does not know.
     """
 
     branch: str
@@ -42,6 +43,7 @@ class ManifestState:
     commits: Mapping[CommitId, CommitRecord]
     heads: Mapping[str, Head]
     unknown: tuple[Row, ...] = field(default=(), compare=False)
+    schema: SchemaRecord | None = None
 
     @property
     def entries(self) -> dict[TableKey, TableEntry]:
@@ -79,6 +81,7 @@ class ManifestState:
             *(records.tombstone_row(tombstone) for _, tombstone in sorted(self.tombstones.items())),
             *(records.commit_row(commit) for commit in sorted(self.commits.values(), key=lambda c: c.order)),
             *(records.head_row(head) for _, head in sorted(self.heads.items())),
+            *([] if self.schema is None else [records.schema_row(self.schema)]),
             *self.unknown,
         ]
 
@@ -117,8 +120,9 @@ def decode(rows: Iterable[Row], *, branch: str, version: int) -> ManifestState:
             tombstones[tombstone.table_key] = tombstone
     commits = {c.graph_commit_id: c for c in map(records.read_commit, by_kind.pop("graph_commit", []))}
     heads = {head.branch: head for head in map(records.read_head, by_kind.pop("graph_head", []))}
+    schema = next(map(records.read_schema_record, by_kind.pop("graph_schema", [])), None)
     unknown = tuple(row for kind in sorted(by_kind) for row in by_kind[kind])
-    return ManifestState(branch, version, locations, latest, tombstones, commits, heads, unknown)
+    return ManifestState(branch, version, locations, latest, tombstones, commits, heads, unknown, schema)
 
 
 def apply_changes(state: ManifestState, changes: Sequence[Change], commit: CommitRecord) -> ManifestState:
@@ -134,8 +138,11 @@ def apply_changes(state: ManifestState, changes: Sequence[Change], commit: Commi
         if isinstance(change, RegisterTable):
             _register(locations, change)
     touched: set[TableKey] = set()
+    schema = state.schema
     for change in changes:
-        if isinstance(change, UpdateTable):
+        if isinstance(change, SetSchema):
+            schema = change.record
+        elif isinstance(change, UpdateTable):
             if change.table_key in touched:
                 raise InternalError(f"'{change.table_key}' is published twice in one request")
             touched.add(change.table_key)
@@ -151,6 +158,7 @@ def apply_changes(state: ManifestState, changes: Sequence[Change], commit: Commi
         tombstones=tombstones,
         commits={**state.commits, commit.graph_commit_id: commit},
         heads={**state.heads, state.branch: head},
+        schema=schema,
     )
 
 

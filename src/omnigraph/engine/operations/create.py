@@ -18,6 +18,7 @@ from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.records import CommitRecord, TableEntry
 from omnigraph.engine.manifest.state import genesis
+from omnigraph.engine.recovery.schema_files import state_text
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import AlreadyExistsError, GraphError, StorageError
@@ -73,8 +74,7 @@ def _write_schema(store: TableStore, schema_source: str, catalog: Catalog) -> No
     store.objects.write_text(layout.SCHEMA_SOURCE, schema_source)
     failpoints.maybe_fail(failpoints.INIT_AFTER_SCHEMA_WRITTEN)
     store.objects.write_text(layout.SCHEMA_IR, ir_json(schema_ir(catalog)))
-    state = {"format_version": 1, "schema_ir_hash": catalog.schema_hash, "schema_identity_version": 1}
-    store.objects.write_text(layout.SCHEMA_STATE, json.dumps(state, indent=2) + "\n")
+    store.objects.write_text(layout.SCHEMA_STATE, state_text(catalog))
     failpoints.maybe_fail(failpoints.INIT_AFTER_CONTRACT_WRITTEN)
 
 

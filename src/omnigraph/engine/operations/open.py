@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
-from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.publish import Manifest
-from omnigraph.engine.recovery import sweep
+from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
+from omnigraph.engine.recovery.contract import load_contract
+from omnigraph.engine.recovery.schema_files import settle_leftovers
+from omnigraph.engine.recovery.schema_lock import clear_leftover_lock
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import ConflictError, FormatError, GraphError, GraphNotFoundError, StorageError
+from omnigraph.errors import GraphNotFoundError, StorageError
 
 
 def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
@@ -36,43 +35,13 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
                 f"there is no graph at '{store.root}'; create one with omnigraph.create or `omnigraph init`"
             ) from exc
         raise
-    source, catalog = load_contract(store)
-    context = GraphContext(store, manifest, catalog, source, read_only)
     if not read_only:
         if store.objects.exists(layout.INIT_CLAIM):
             complete_creation(store)
-        sweep(context.recovery)
-    return context
-
-
-def load_contract(store: TableStore) -> tuple[str, Catalog]:
-    """The accepted schema and its catalog, after checking that the three schema files agree.
-
-    Raises:
-        ConflictError: they do not; somebody edited one of them by hand.
-    """
-    source = store.objects.read_text_if_exists(layout.SCHEMA_SOURCE)
-    state_text = store.objects.read_text_if_exists(layout.SCHEMA_STATE)
-    if source is None or state_text is None:
-        raise ConflictError(
-            f"'{store.root}' lacks {layout.SCHEMA_SOURCE if source is None else layout.SCHEMA_STATE}:"
-            " restore the file, the data is untouched"
-        )
-    try:
-        state = json.loads(state_text)
-        accepted = state["schema_ir_hash"]
-        format_version = state["format_version"]
-    except (ValueError, KeyError, TypeError) as exc:
-        raise FormatError(f"{layout.SCHEMA_STATE} is unreadable: {exc}") from exc
-    if format_version != 1:
-        raise FormatError(f"{layout.SCHEMA_STATE} has format {format_version}, newer than this release: upgrade first")
-    try:
-        catalog = compile_schema(source)
-    except GraphError as exc:
-        raise ConflictError(f"{layout.SCHEMA_SOURCE} does not compile any more: {exc}") from exc
-    if catalog.schema_hash != accepted:
-        raise ConflictError(
-            f"{layout.SCHEMA_SOURCE} was edited outside omnigraph: it no longer is the schema the data was written"
-            " with; put the accepted text back"
-        )
-    return source, catalog
+        recovery = RecoveryContext(store, manifest, IntentStore(store.objects))
+        sweep(recovery)
+        settle_leftovers(recovery)
+        clear_leftover_lock(recovery)
+    # Read after recovery, which may just have put other schema files in place.
+    source, catalog = load_contract(store, manifest)
+    return GraphContext(store, manifest, catalog, source, read_only)

@@ -258,8 +258,15 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
             report.problem("staging-file", f"{name}.staging", "left by a schema change that was cut short")
     snapshots = [context.manifest.snapshot(branch) for branch in context.manifest.branches()]
     registered = {location.path for snapshot in snapshots for location in snapshot.state.locations.values()}
+    # A type that was dropped and declared anew has a new place; earlier commits still read the old ones.
+    earlier = {
+        layout.table_path(location.table_key, incarnation)
+        for snapshot in snapshots
+        for location in snapshot.state.locations.values()
+        for incarnation in range(1, location.incarnation)
+    }
     for path in _table_folders(objects.list_folders(kind) for kind in ("nodes", "edges")):
-        if path not in registered:
+        if path not in registered | earlier:
             report.problem("orphan-table", path, "no registered table lies here; `cleanup` does not remove it")
     owned = {(entry.path, entry.branch) for snapshot in snapshots for entry in snapshot.entries.values()}
     pinned = {(effect.table_path, effect.table_branch) for intent in intents for effect in intent.effects}

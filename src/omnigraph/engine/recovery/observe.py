@@ -10,6 +10,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.classify import Observation, TableState, classify, was_undone
 from omnigraph.engine.recovery.decide import Situation
 from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent, WriterKind
+from omnigraph.engine.recovery.schema_files import is_ready
 from omnigraph.engine.recovery.sidecars import IntentStore
 from omnigraph.engine.storage.tables import TableStore, TransactionInfo
 from omnigraph.errors import CommitNotFoundError, StorageError
@@ -35,6 +36,7 @@ class World:
     observations: tuple[Observation, ...]
     states: tuple[TableState, ...]
     commit: CommitRecord | None
+    schema_ready: bool = True
 
     def moved(self) -> list[tuple[Observation, TableState]]:
         """The effects whose tables lie above their published versions, by this operation."""
@@ -67,12 +69,23 @@ def look(ctx: RecoveryContext, intent: Intent) -> World:
         classify(seen, intent.writer_kind, intent.schema_version, intent.operation_id) for seen in observations
     )
     commit = find_commit(ctx.manifest, branch, intent.commit_id) if intent.by_identity else None
-    return World(snapshot, observations, states, commit)
+    ready = intent.writer_kind is not WriterKind.SCHEMA_APPLY or is_ready(ctx.store.objects, intent)
+    return World(snapshot, observations, states, commit, ready)
+
+
+def _pinned(snapshot: Snapshot, effect: Effect) -> int:
+    """The version that is published of an effect's table, under whatever name, or at which it disappeared."""
+    entry = snapshot.entries.get(effect.table_key)
+    if entry is None:
+        entry = next((other for other in snapshot.entries.values() if other.path == effect.table_path), None)
+    return snapshot.state.current_version(effect.table_key) if entry is None else entry.version
 
 
 def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: Effect) -> Observation:
-    entry = snapshot.entries.get(effect.table_key)
-    pinned = entry.version if entry is not None else 0
+    pinned = _pinned(snapshot, effect)
+    if effect.table_key not in snapshot.entries and not ctx.store.exists(effect.table_path):
+        # Dropped for good: there is nothing left that could have moved.
+        return Observation(effect, pinned, pinned)
     if effect.fork and effect.table_branch not in ctx.store.table_branches(effect.table_path):
         return Observation(effect, pinned, pinned)
     head = ctx.store.open(effect.table_path, branch=effect.table_branch).version
@@ -121,8 +134,7 @@ def situation(intent: Intent, world: World, *, sweeping: bool, may_restore: bool
         undone=any(was_undone(seen, intent.operation_id) for seen in world.observations),
         aborted=intent.aborted,
         read_set_holds=read_set_holds,
-        # No writer of this release stages schema files, so a schema change cut short can only be undone.
-        schema_ready=intent.writer_kind is not WriterKind.SCHEMA_APPLY,
+        schema_ready=world.schema_ready,
         sweeping=sweeping,
         may_restore=may_restore,
     )

@@ -10,14 +10,15 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.engine.manifest.delta import Change, Lineage, RegisterTable, TombstoneTable, UpdateTable
+from omnigraph.engine.manifest.delta import Change, Lineage, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.audit import AuditRow, TableOutcome
 from omnigraph.engine.recovery.classify import TableState
 from omnigraph.engine.recovery.decide import Action, Decision, RecoveryKind, decide
-from omnigraph.engine.recovery.intent import PROPERTY_COMPENSATES, PROPERTY_RESTORES, Intent
+from omnigraph.engine.recovery.intent import PROPERTY_COMPENSATES, PROPERTY_RESTORES, Intent, WriterKind
 from omnigraph.engine.recovery.observe import RecoveryContext, World, look, situation
+from omnigraph.engine.recovery.schema_files import discard, promote, staged_record
 from omnigraph.engine.storage.staged import stage_touch
 from omnigraph.errors import ConflictError, InternalError, RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_BEFORE_FORWARD, RECOVERY_POST_RESTORE, RECOVERY_POST_ROLLBACK, maybe_fail
@@ -85,6 +86,8 @@ def _carry_out(ctx: RecoveryContext, intent: Intent, world: World, decision: Dec
         commit_id, tables = _roll_back(ctx, intent, world, decision.outcome, supersede)
     else:
         commit_id, tables = None, _settled_tables(intent, world, decision.outcome)
+    if intent.writer_kind is WriterKind.SCHEMA_APPLY:
+        _settle_schema(ctx, intent, decision.outcome)
     _record(ctx, intent, world, decision.outcome, commit_id, tables)
     return Resolution(intent.operation_id, decision.action, decision.outcome, tables)
 
@@ -97,10 +100,12 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
     snapshot = _snapshot(world)
     changes: list[Change] = []
     expected: dict[TableKey, int] = dict(intent.read_set or {})
+    disappearing = {gone.table_key for gone in intent.tombstones}
     for seen in world.observations:
         effect = seen.effect
-        changes.append(_update(ctx, intent, effect.table_key, effect.table_path, effect.table_branch, seen.head))
         expected[effect.table_key] = effect.expected_version
+        if effect.table_key not in disappearing:
+            changes.append(_update(ctx, intent, effect.table_key, effect.table_path, effect.table_branch, seen.head))
     for adopted in intent.adoptions:
         changes.append(
             _update(ctx, intent, adopted.table_key, adopted.table_path, adopted.table_branch, adopted.version)
@@ -115,11 +120,26 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
     for gone in intent.tombstones:
         if gone.table_key in snapshot.entries:
             changes.append(TombstoneTable(gone.table_key, gone.tombstone_version))
-            expected[gone.table_key] = gone.tombstone_version - 1
+            expected.setdefault(gone.table_key, gone.tombstone_version - 1)
+    if intent.writer_kind is WriterKind.SCHEMA_APPLY and (record := staged_record(ctx.store.objects)) is not None:
+        changes.append(SetSchema(record))
     commit_id = intent.commit_id or CommitId(new_ulid())
     _publish(ctx, intent, changes, expected, commit_id, finishing=True)
     tables = tuple(TableOutcome(o.effect.table_key, o.effect.expected_version, o.head) for o in world.observations)
     return commit_id, tables
+
+
+def _settle_schema(ctx: RecoveryContext, intent: Intent, outcome: RecoveryKind) -> None:
+    """Let the schema files follow what became of the tables, and remove tables that nobody will ever see."""
+    objects = ctx.store.objects
+    if outcome is RecoveryKind.ROLLED_FORWARD:
+        promote(objects)
+        return
+    discard(objects)
+    registered = {location.path for location in ctx.manifest.snapshot().state.locations.values()}
+    for created in intent.registrations:
+        if created.table_path not in registered:
+            objects.delete_prefix(created.table_path)
 
 
 def _update(

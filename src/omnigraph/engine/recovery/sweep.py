@@ -14,6 +14,7 @@ from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext
 from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.recovery.resolve import Resolution, resolve
+from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.recovery.sidecars import Claim
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_POST_LIST, maybe_fail
@@ -108,8 +109,10 @@ def refuse_while_pending(ctx: RecoveryContext, verb: str) -> None:
 
     Raises:
         RecoveryRequiredError: a write is still unfinished after healing what could be healed.
+        ConflictError: a schema change is in progress.
     """
     heal(ctx)
+    refuse_while_locked(ctx.intents, verb)
     waiting = ctx.intents.list()
     deadline = time.monotonic() + IN_FLIGHT_WAIT_SECONDS
     while waiting and time.monotonic() < deadline:

@@ -19,6 +19,7 @@ from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, drift, he
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.recovery.drift import Drift, DriftKind
 from omnigraph.engine.recovery.owner import Liveness
+from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.staging.columns import ColumnCache
 from omnigraph.engine.staging.transaction import TableWrite, Transaction
 from omnigraph.engine.storage.handle import TableHandle
@@ -107,6 +108,8 @@ def _check_current(recovery: RecoveryContext, transaction: Transaction) -> None:
         raise PreconditionFailedError(expected=request.if_commit, actual=current.head)
     if current.version == transaction.snapshot.version:
         return
+    if current.schema_hash != transaction.snapshot.schema_hash:
+        raise ConflictError("the schema has been changed since this write was prepared — retry")
     strict = set(transaction.strict_tables)
     stale: ConflictError | None = None
     for key, seen in transaction.expected.items():
@@ -127,6 +130,7 @@ def _check_drift(recovery: RecoveryContext, transaction: Transaction, deadline: 
     entries = [write.entry for _, write in sorted(transaction.writes.items()) if not write.forks]
     for found in drift.find_drift(recovery, branch, entries):
         if found.kind is DriftKind.IN_FLIGHT:
+            refuse_while_locked(recovery.intents, "writing")
             _await_writer(recovery, branch, found, deadline)
         elif found.kind is DriftKind.PENDING:
             heal(recovery)

@@ -7,6 +7,8 @@ from functools import cached_property
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.engine.manifest.schemas import schema_of
+from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import IntentStore, RecoveryContext
 from omnigraph.engine.storage.tables import TableStore
 
@@ -28,6 +30,19 @@ class GraphContext:
     def root(self) -> str:
         """The canonical location of the graph."""
         return self.store.root
+
+    def catalog_of(self, snapshot: Snapshot, *, past: bool = False) -> Catalog:
+        """The catalog a snapshot was written under, which an earlier or a newer one is not always the graph's now.
+
+        `past` says that the snapshot may be from before the first change of the schema.
+        """
+        record = snapshot.state.schema
+        if record is None and not past:
+            return self.catalog
+        if record is not None and record.schema_hash == self.catalog.schema_hash:
+            return self.catalog
+        found = schema_of(self.store.objects, record)
+        return self.catalog if found is None else found[1]
 
     @cached_property
     def recovery(self) -> RecoveryContext:

@@ -20,7 +20,7 @@ from omnigraph.engine.staging.commit import Committed, StaleAttempt, commit
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest, WrittenFragments
-from omnigraph.errors import ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.errors import ConflictError, ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
 from omnigraph.ids import TableKey, stored_branch
 
 ATTEMPTS = 5
@@ -108,6 +108,8 @@ class _Attempts:
         snapshot = self._base or self._context.manifest.snapshot(request.branch)
         if request.if_commit is not None and snapshot.head != request.if_commit:
             raise PreconditionFailedError(expected=request.if_commit, actual=snapshot.head)
+        if snapshot.schema_hash not in (None, self._context.catalog.schema_hash):
+            raise ConflictError("the schema has been changed since this write was prepared — retry")
         transaction = Transaction(self._context.catalog, snapshot, request, self._fragments)
         began = time.monotonic()
         value = prepare(transaction)
