@@ -1,22 +1,28 @@
-"""`omnigraph schema show|plan`: the accepted schema, and what another one would change."""
+"""`omnigraph schema show|plan|apply|unlock`: the accepted schema, what another one would change, and accepting it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from omnigraph.cli.inputs import read_text
-from omnigraph.cli.options import Json, Profile, Schema, Store, Uri
+from omnigraph.cli.options import Actor, Json, Profile, Quiet, Schema, Store, Uri
 from omnigraph.cli.session import Session, write_lines
+from omnigraph.errors import InputError
+
+DataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Drops remove the data of earlier commits as well.")]
 
 
 def register(application: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(help="Read the schema, and plan its changes.", no_args_is_help=False)
+    group = typer.Typer(help="Read, plan and change the schema.", no_args_is_help=False)
     group.command("show")(show_schema)
     group.command("get", hidden=True)(show_schema)
     group.command("plan")(plan_schema)
+    group.command("apply")(apply_schema)
+    group.command("unlock")(unlock_schema)
     application.add_typer(group, name="schema")
 
 
@@ -36,9 +42,7 @@ def show_schema(uri: Uri = None, as_json: Json = False, store: Store = None, pro
 def plan_schema(
     schema: Schema,
     uri: Uri = None,
-    allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Plan drops that remove the data as well.")
-    ] = False,
+    allow_data_loss: DataLoss = False,
     as_json: Json = False,
     store: Store = None,
     profile: Profile = None,
@@ -55,9 +59,63 @@ def plan_schema(
         return
     typer.echo(f"schema plan for {session.target.uri}")
     typer.echo(f"supported: {'yes' if plan['supported'] else 'no'}")
-    write_lines(f"- {describe_step(step)}" for step in plan["steps"])
-    if not plan["steps"]:
-        typer.echo("no schema changes")
+    write_lines(_step_lines(plan["steps"]))
+
+
+def apply_schema(
+    schema: Schema,
+    uri: Uri = None,
+    allow_data_loss: DataLoss = False,
+    actor: Actor = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    store: Store = None,
+    profile: Profile = None,
+) -> None:
+    """Accept another schema as one commit, or refuse it and change nothing."""
+    from omnigraph.cli.output import to_json
+
+    text = read_text(schema, what="schema")
+    session = Session("schema apply", uri=uri, store=store, profile=profile)
+    session.announce(quiet=quiet)
+    with session.open(read_only=False) as graph:
+        body = graph.schema.apply(text, allow_data_loss=allow_data_loss, actor=session.actor(actor)).to_json()
+    if as_json:
+        typer.echo(to_json({"uri": session.target.uri, **body}))
+        return
+    typer.echo(f"schema apply for {session.target.uri}")
+    write_lines(_step_lines(body["steps"]))
+    typer.echo(f"applied: {'yes' if body['applied'] else 'no'}")
+    typer.echo(f"manifest_version: {body['manifest_version']}")
+
+
+def unlock_schema(
+    uri: Uri = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Really remove the lock.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    store: Store = None,
+    profile: Profile = None,
+) -> None:
+    """Remove the lock of a schema change on another machine that will not come back."""
+    session = Session("schema unlock", uri=uri, store=store, profile=profile)
+    if not confirm:
+        raise InputError("a schema change may still be running where the lock was taken: pass --confirm to remove it")
+    session.announce(quiet=quiet)
+    with session.open(read_only=False) as graph:
+        unlocked = graph.schema.unlock()
+    if as_json:
+        from omnigraph.cli.output import to_json
+
+        typer.echo(to_json({"uri": session.target.uri, "unlocked": unlocked}))
+    else:
+        typer.echo("the schema lock is removed" if unlocked else "there is no schema lock")
+
+
+def _step_lines(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield from (f"- {describe_step(step)}" for step in steps)
+    if not steps:
+        yield "no schema changes"
 
 
 def describe_step(step: dict[str, Any]) -> str:
