@@ -31,7 +31,7 @@ def test_the_python_of_the_guides_prints_what_it_says() -> None:
             for block in blocks(page):
                 if block.language == "python":
                     exec(block.text, {})
-    assert printed.getvalue().startswith("add_property\nquery deep()")
+    assert printed.getvalue().startswith("add_property\nTrue 2\n")
 
 
 def test_the_guide_shows_the_schema_the_conformance_tables_use() -> None:

@@ -57,7 +57,7 @@ def read_lock(objects: ObjectStore) -> LockRecord | None:
     Raises:
         FormatError: it cannot be read; `omnigraph schema unlock` removes it.
     """
-    text = objects.read_text_if_exists(layout.SCHEMA_LOCK)
+    text = objects.read_text_if_exists(layout.SCHEMA_LOCK) if objects.has(layout.SCHEMA_LOCK) else None
     if text is None:
         return None
     try:
