@@ -8,6 +8,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 USE    := $(VENV)/.installed-use
 DEV    := $(VENV)/.installed-dev
+BENCH  := $(VENV)/.installed-bench
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -35,7 +36,7 @@ format: $(DEV) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(DEV) ## Measure; results go to benchmarks/results
+bench: $(BENCH) ## Measure; results go to benchmarks/results
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove what the other targets made, the environment included
@@ -57,4 +58,9 @@ $(USE): pyproject.toml constraints.txt | $(BIN)/python
 $(DEV): $(USE)
 	@echo "installing the development tools into $(VENV) (once)"
 	@$(PIP) install -c constraints.txt -e '.[spark,embed,dev]'
+	@touch $@
+
+$(BENCH): $(DEV)
+	@echo "installing what the benchmarks compare with into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e '.[spark,embed,dev,bench]'
 	@touch $@

@@ -21,9 +21,13 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def declared() -> list[str]:
-    project = PROJECT["project"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+def declared(*, benchmarks: bool) -> list[str]:
+    """The names of what is needed to run and develop, or of what only the benchmarks compare with."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    if benchmarks:
+        lists = [extras["bench"]]
+    else:
+        lists = [PROJECT["project"]["dependencies"], *(texts for name, texts in extras.items() if name != "bench")]
     return sorted({normal(re.match(r"[\w.-]+", text).group()) for texts in lists for text in texts})  # type: ignore[union-attr]
 
 
@@ -50,10 +54,14 @@ def test_constraints_are_exact_versions_and_nothing_else() -> None:
         assert "://" not in line
 
 
-@pytest.mark.parametrize("name", declared())
+@pytest.mark.parametrize("name", declared(benchmarks=False))
 def test_every_dependency_is_pinned_to_the_version_the_tests_run_with(name: str) -> None:
     pins = {normal(pinned): version for pinned, version in PINS.items()}
     assert pins[name] == metadata.version(name)
+
+
+def test_what_benchmarks_compare_with_is_pinned_too() -> None:
+    assert set(declared(benchmarks=True)) <= {normal(pinned) for pinned in PINS}
 
 
 def test_the_package_is_typed_and_licensed() -> None:
