@@ -43,12 +43,17 @@ def test_a_graph_has_the_promised_verbs() -> None:
 
 def test_the_groups_have_the_promised_verbs() -> None:
     graph = Graph.__new__(Graph)
-    from omnigraph.graph import HistoryVerbs, MaintenanceVerbs, SchemaVerbs
+    from omnigraph.graph import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs
+
+    assert parameters(BranchVerbs(graph).create)[:2] == ["name", "from_"]
+    assert parameters(BranchVerbs(graph).list) == []
+    assert parameters(BranchVerbs(graph).delete)[:1] == ["name"]
 
     assert parameters(HistoryVerbs(graph).list)[:3] == ["branch", "limit", "actor"]
     assert parameters(HistoryVerbs(graph).show) == ["commit_id"]
     assert isinstance(inspect.getattr_static(SchemaVerbs, "source"), property)
     assert parameters(SchemaVerbs(graph).plan)[0] == "desired"
+    assert parameters(SchemaVerbs(graph).apply)[0] == "desired"
     for verb in ("optimize", "cleanup", "repair", "verify"):
         assert callable(getattr(MaintenanceVerbs, verb))
 
