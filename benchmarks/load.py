@@ -216,6 +216,7 @@ def compare_lines(folder: Path, report: Report, session: Any, nodes: int, edges:
 def growth(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
     print("\ngrowth: ten times the rows")
     seconds = []
+    run_job(fresh(folder, "warm").context, generate(folder / "small", 1_000, 1_000), mode="append", spark=session)
     for factor in (1, 10):
         paths = generate(folder / f"x{factor}", nodes * factor // 10, edges * factor // 10)
         graph = fresh(folder, f"growth{factor}")
@@ -234,8 +235,9 @@ def merge(folder: Path, report: Report, session: Any, existing: int, incoming: i
     changed = people(incoming, first=existing - incoming // 2, seed=9)
     pq.write_table(changed, part, row_group_size=ROW_GROUP)
     run_job(graph.context, {"Person": whole}, mode="append", spark=session)
-    with measured(report, "omnigraph: merge", rows=incoming):
-        run_job(graph.context, {"Person": part}, mode="merge", spark=session)
+    with measured(report, "omnigraph: merge", rows=incoming) as extra:
+        result = run_job(graph.context, {"Person": part}, mode="merge", spark=session)
+        extra.update({f"{name}_s": seconds for name, seconds in result.phases.items() if seconds >= 0.1})
     after = graph.snapshot().open("node:Person")
     assert after.count_rows() == existing + incoming - incoming // 2
     ids = after.scan(["id"])["id"]

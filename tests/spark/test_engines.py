@@ -16,7 +16,7 @@ from tests.spark.records import city, knows, lives_in, person, write_lines
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, create
-from omnigraph.pipeline import choice, choose_engine, quick
+from omnigraph.pipeline import choice, choose_engine, merge, quick
 
 pytestmark = pytest.mark.spark
 
@@ -52,17 +52,18 @@ def content(graph: Graph) -> list[str]:
     return list(export_lines(graph.context.catalog, graph.snapshot()))
 
 
-@pytest.mark.parametrize(("seed", "joins"), [(1, False), (2, False), (3, True), (4, True)])
+@pytest.mark.parametrize(("seed", "joins"), [(1, False), (3, True)])
 def test_random_loads_end_alike_on_both_engines(
     seed: int, joins: bool, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if joins:
         monkeypatch.setattr(quick, "IDS_MAX", -1)
+        monkeypatch.setattr(merge, "PAIRS_MAX", -1)
     chosen = random.Random(seed)
     graphs = {engine: create(tmp_path / engine, SCHEMA) for engine in ("local", "spark")}
     outcomes = set()
     everybody = [*(person(f"n{n}") for n in range(8)), *(city(code) for code in range(4))]
-    for number in range(7):
+    for number in range(6):
         mode = chosen.choice(["append", "merge", "merge", "overwrite"])
         path = write_lines(tmp_path / f"{number}.jsonl", *(records(chosen) if number else everybody))
         found = {engine: attempt(graph, path, mode, engine, spark) for engine, graph in graphs.items()}

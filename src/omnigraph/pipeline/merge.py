@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.storage.fragments import (
     delete_from_fragment,
     fragment_files,
     fragment_rows,
     keep_row_ids,
+    read_fragment,
     read_fragment_rows,
 )
 from omnigraph.engine.storage.staged import write_fragment_files
 from omnigraph.pipeline.check import Staged
 from omnigraph.pipeline.frames import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, staged_frame, table_frame
-from omnigraph.pipeline.stage import Run, Target
+from omnigraph.pipeline.stage import Run, Target, task_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 _TEXT_DDL = "kind string, fragment long, payload string, rows long"
 _TEXT = pa.schema([("kind", pa.string()), ("fragment", pa.int64()), ("payload", pa.string()), ("rows", pa.int64())])
 
+PAIRS_MAX = 8_000_000
+"""Rows of either side that are looked up in memory; beyond that Spark joins them."""
+
+Act = Callable[[int, pa.Table], list[tuple[Any, ...]]]
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -57,12 +63,17 @@ def prepare_merge(session: SparkSession, staged: Staged) -> Prepared:
     texts = [fragment.text for fragment in staged.fragments]
     if not staged.committed_rows or not staged.ids_given or not texts:
         return Prepared(tuple(texts))
-    pairs = _pairs(session, staged).persist()
-    try:
-        rewritten = _by_fragment(pairs, f"{POSITION} >> {OFFSET_BITS}", _rewrite(staged)).collect()
-        deleted = _by_fragment(pairs, f"{ROW_ADDRESS} >> {OFFSET_BITS}", _delete(staged)).collect()
-    finally:
-        pairs.unpersist()
+    if max(staged.rows, staged.committed_rows) <= PAIRS_MAX:
+        known = _known_pairs(staged)
+        rewritten = _each_fragment(session, known, POSITION, _rewrite(staged))
+        deleted = _each_fragment(session, known, ROW_ADDRESS, _delete(staged))
+    else:
+        pairs = _pairs(session, staged).persist()
+        try:
+            rewritten = _by_fragment(pairs, POSITION, _rewrite(staged)).collect()
+            deleted = _by_fragment(pairs, ROW_ADDRESS, _delete(staged)).collect()
+        finally:
+            pairs.unpersist()
     untouched = set(range(len(texts))) - {row["fragment"] for row in rewritten}
     abandoned = [texts[row["fragment"]] for row in rewritten if row["kind"] == "split"]
     return Prepared(
@@ -86,7 +97,7 @@ def drop_superseded(session: SparkSession, staged: Staged) -> Staged:
     if not last.take(1):
         return staged
     earlier = rows.join(last, "id").where(F.col(POSITION) < F.col("last")).select(POSITION)
-    dropped = _by_fragment(earlier, f"{POSITION} >> {OFFSET_BITS}", _drop(staged)).collect()
+    dropped = _by_fragment(earlier, POSITION, _drop(staged)).collect()
     fragments = list(staged.fragments)
     for row in dropped:
         before = fragments[row["fragment"]]
@@ -103,22 +114,63 @@ def _pairs(session: SparkSession, staged: Staged) -> DataFrame:
     return incoming.join(published, "id").select(POSITION, ROW_ADDRESS, ROW_ID)
 
 
-def _by_fragment(pairs: DataFrame, group: str, act: Callable[[int, pa.Table], list[tuple[Any, ...]]]) -> DataFrame:
+def _known_pairs(staged: Staged) -> pa.Table:
+    """The same, looked up here: where the ids of both sides fit into memory no shuffle is needed."""
+    published = staged.committed.open().scan(["id"], with_row_id=True, with_row_address=True)
+    incoming, positions = [], []
+    for number, fragment in enumerate(staged.fragments):
+        start = number << OFFSET_BITS
+        positions.append(np.arange(start, start + fragment.rows, dtype=np.int64))
+        incoming += [batch.column(0) for batch in read_fragment(staged.target.uri, fragment.text, ["id"])]
+    # One call, since each builds the table of published ids anew.
+    places = pc.index_in(pa.chunked_array(incoming), value_set=published["id"].combine_chunks())
+    at, position = np.asarray(pc.fill_null(places, -1), dtype=np.int64), np.concatenate(positions)
+    found = at >= 0
+    rows = published.take(pa.array(at[found]))
+    return pa.table(
+        {
+            POSITION: pa.array(position[found]),
+            ROW_ADDRESS: rows[ROW_ADDRESS].cast(pa.int64()),
+            ROW_ID: rows[ROW_ID].cast(pa.int64()),
+        }
+    )
+
+
+def _each_fragment(session: SparkSession, pairs: pa.Table, column: str, act: Act) -> list[Any]:
+    """Act once per fragment, in tasks that carry their part of the pairs with them."""
+    owners = np.asarray(pairs[column], dtype=np.int64) >> OFFSET_BITS
+    numbers = np.unique(owners).tolist()
+    if not numbers:
+        return []
+    parts = [pairs.filter(pa.array(owners == number)).combine_chunks() for number in numbers]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from _texts(act(numbers[task], parts[task])).to_batches()
+
+    reports: list[Any] = task_numbers(session, len(numbers)).mapInArrow(run, _TEXT_DDL).collect()
+    return reports
+
+
+def _by_fragment(pairs: DataFrame, column: str, act: Act) -> DataFrame:
     """Act once per fragment on all rows that concern it."""
     from pyspark.sql import functions as F
 
     def run(rows: pa.Table) -> pa.Table:
-        number = rows.column("__group")[0].as_py()
-        found = act(number, rows)
-        columns = list(zip(*found, strict=True)) if found else [() for _ in _TEXT]
-        return pa.Table.from_arrays(
-            [pa.array(column, kind.type) for column, kind in zip(columns, _TEXT, strict=True)], schema=_TEXT
-        )
+        return _texts(act(rows.column("__group")[0].as_py(), rows))
 
-    return pairs.withColumn("__group", F.expr(group)).groupBy("__group").applyInArrow(run, _TEXT_DDL)
+    grouped = pairs.withColumn("__group", F.expr(f"{column} >> {OFFSET_BITS}")).groupBy("__group")
+    return grouped.applyInArrow(run, _TEXT_DDL)
 
 
-def _rewrite(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+def _texts(found: list[tuple[Any, ...]]) -> pa.Table:
+    columns = list(zip(*found, strict=True)) if found else [() for _ in _TEXT]
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _TEXT, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_TEXT)
+
+
+def _rewrite(staged: Staged) -> Act:
     texts = [fragment.text for fragment in staged.fragments]
 
     def act(number: int, pairs: pa.Table) -> list[tuple[Any, ...]]:
@@ -138,7 +190,7 @@ def _rewrite(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]
     return act
 
 
-def _drop(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+def _drop(staged: Staged) -> Act:
     texts = [fragment.text for fragment in staged.fragments]
 
     def act(number: int, earlier: pa.Table) -> list[tuple[Any, ...]]:
@@ -151,7 +203,7 @@ def _drop(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
     return act
 
 
-def _delete(staged: Staged) -> Callable[[int, pa.Table], list[tuple[Any, ...]]]:
+def _delete(staged: Staged) -> Act:
     committed = staged.committed
 
     def act(number: int, pairs: pa.Table) -> list[tuple[Any, ...]]:

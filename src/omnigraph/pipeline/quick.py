@@ -23,6 +23,7 @@ from omnigraph.pipeline.stage import StagedFragment
 
 IDS_MAX = 8_000_000
 """Ids held in memory at once; some hundred megabytes."""
+GROUP_ROWS = 4_000_000
 ROWS_MAX = 60_000_000
 """Rows streamed past them; beyond that a cluster does it sooner."""
 
@@ -99,8 +100,7 @@ class QuickChecks:
         if staged.rows > ROWS_MAX or not all(self._nodes_fit(name) for name in {edge.source, edge.target}):
             return False
         ends = [("src", self._nodes(edge.source)), ("dst", self._nodes(edge.target))]
-        found = _in_threads(lambda fragment: _all_known(staged, fragment, ends), staged.fragments)
-        return all(found)
+        return all(_in_threads(lambda group: _all_known(staged, group, ends), _groups(staged.fragments)))
 
     def _keeps_edges(self, staged: Staged) -> bool:
         """Whether edges stay that may need nodes of a replaced table."""
@@ -160,13 +160,29 @@ class QuickChecks:
                 yield batch.column(0)
 
 
-def _all_known(staged: Staged, fragment: StagedFragment, ends: Sequence[tuple[str, pa.Array]]) -> bool:
-    """Whether every end of a fragment's edges is among the ids for it."""
-    rows = pa.Table.from_batches(read_fragment(staged.target.uri, fragment.text, [name for name, _ in ends]))
+def _all_known(staged: Staged, group: Sequence[StagedFragment], ends: Sequence[tuple[str, pa.Array]]) -> bool:
+    """Whether every end of the edges of some fragments is among the ids for it."""
+    columns = [name for name, _ in ends]
+    rows = pa.Table.from_batches(
+        [batch for each in group for batch in read_fragment(staged.target.uri, each.text, columns)]
+    )
     return all(bool(pc.all(pc.is_in(rows[name], value_set=known)).as_py()) for name, known in ends)
 
 
-def _in_threads(act: Callable[[StagedFragment], bool], fragments: Sequence[StagedFragment]) -> Iterator[bool]:
+def _groups(fragments: Sequence[StagedFragment]) -> list[list[StagedFragment]]:
+    """Fragments gathered by rows: every lookup builds the table of ids anew, so few large ones cost least."""
+    groups: list[list[StagedFragment]] = []
+    filled = GROUP_ROWS
+    for fragment in fragments:
+        if filled + fragment.rows > GROUP_ROWS:
+            groups.append([])
+            filled = 0
+        groups[-1].append(fragment)
+        filled += fragment.rows
+    return groups
+
+
+def _in_threads(act: Callable[[list[StagedFragment]], bool], groups: Sequence[list[StagedFragment]]) -> Iterator[bool]:
     """Arrow and Lance leave the interpreter while they work, so threads use every core."""
     with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2)) as pool:
-        yield from pool.map(act, fragments)
+        yield from pool.map(act, groups)
