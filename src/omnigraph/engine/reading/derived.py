@@ -42,8 +42,9 @@ class Bundle:
 class DerivedStore:
     """The bundles of one table."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self._folder = folder
+        self._read_only = read_only
 
     @classmethod
     def of(cls, handle: TableHandle) -> DerivedStore | None:
@@ -51,7 +52,7 @@ class DerivedStore:
         uri = handle.uri.removeprefix("file://")
         if "://" in uri or not uri.endswith(handle.path):
             return None
-        return cls(Path(uri[: -len(handle.path)]) / CACHE_DIR / handle.path)
+        return cls(Path(uri[: -len(handle.path)]) / CACHE_DIR / handle.path, read_only=handle.read_only)
 
     def names(self, kind: str) -> list[str]:
         """The bundles of a kind, newest first."""
@@ -87,7 +88,9 @@ class DerivedStore:
         return Bundle(arrays, facts)
 
     def save(self, kind: str, arrays: Arrays, facts: Mapping[str, Any], *, kept: int = KEPT) -> bool:
-        """Write a bundle under a new name; False when the disk does not let us, which harms nobody."""
+        """Write a bundle under a new name; False when we may not, which harms nobody."""
+        if self._read_only:
+            return False
         partial = self._folder / f".{new_ulid()}"
         try:
             partial.mkdir(parents=True)

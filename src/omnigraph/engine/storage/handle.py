@@ -58,8 +58,9 @@ class IndexInfo:
 class TableHandle:
     """One table at one version on one branch."""
 
-    def __init__(self, dataset: lance.LanceDataset, *, path: str, branch: str | None) -> None:
+    def __init__(self, dataset: lance.LanceDataset, *, path: str, branch: str | None, read_only: bool = False) -> None:
         self._dataset = dataset
+        self.read_only = read_only
         self.path = path
         self.branch = branch
         self.version: int = int(dataset.version)

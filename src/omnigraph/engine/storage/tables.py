@@ -52,7 +52,7 @@ class TransactionInfo:
 class TableStore:
     """The tables and text objects of one root. Use `TableStore.at` to share it within the process."""
 
-    _shared: ClassVar[dict[tuple[str, Durability, tuple[tuple[str, str], ...]], TableStore]] = {}
+    _shared: ClassVar[dict[tuple[str, Durability, bool, tuple[tuple[str, str], ...]], TableStore]] = {}
     _shared_lock = threading.Lock()
 
     def __init__(
@@ -61,9 +61,12 @@ class TableStore:
         *,
         durability: Durability = Durability.FAST,
         storage_options: Mapping[str, str] | None = None,
+        read_only: bool = False,
     ) -> None:
         self.root = root
         self.durability = durability
+        self.read_only = read_only
+        """True when nothing below the root may be written, derived state included."""
         self.objects = ObjectStore(root, durability=durability, options=storage_options)
         self.residual = InlineCommitResidual(self)
         self._options = dict(storage_options or {}) or None
@@ -81,13 +84,16 @@ class TableStore:
         *,
         durability: Durability = Durability.FAST,
         storage_options: Mapping[str, str] | None = None,
+        read_only: bool = False,
     ) -> TableStore:
         """The process-wide store of a canonical root."""
-        key = (root, durability, tuple(sorted((storage_options or {}).items())))
+        key = (root, durability, read_only, tuple(sorted((storage_options or {}).items())))
         with cls._shared_lock:
             store = cls._shared.get(key)
             if store is None:
-                store = cls._shared[key] = cls(root, durability=durability, storage_options=storage_options)
+                store = cls._shared[key] = cls(
+                    root, durability=durability, storage_options=storage_options, read_only=read_only
+                )
             return store
 
     def location(self, path: str) -> str:
@@ -115,7 +121,7 @@ class TableStore:
             )
             if branch is not None:
                 dataset = dataset.checkout_version((branch, version))
-        return TableHandle(dataset, path=path, branch=branch)
+        return TableHandle(dataset, path=path, branch=branch, read_only=self.read_only)
 
     def open_pinned(self, path: str, *, branch: str | None, version: int, tag: str | None = None) -> TableHandle:
         """A version that is published, kept open for the next reader; `tag` tells recreated tables apart."""
