@@ -91,7 +91,7 @@ def connect(
         GraphNotFoundError: there is none.
         FormatError: it was written by a newer release.
     """
-    store = TableStore.at(normalise_root(uri), durability=_durability(durability))
+    store = TableStore.at(normalise_root(uri), durability=_durability(durability), read_only=read_only)
     return Graph(open_graph(store, read_only=read_only), embedder=make_embedder(embedding))
 
 
