@@ -17,7 +17,7 @@ from omnigraph.pipeline.files import FileFormat, InputFile, find_files
 from omnigraph.pipeline.sources import input_paths, is_frame
 
 SPARK_FROM_BYTES = 256 << 20
-WARM_SPARK_FROM_BYTES = 64 << 20
+WARM_SPARK_FROM_BYTES = 128 << 20
 # Text grows when it becomes columns and back; packed formats grow more.
 _EXPANSION = {FileFormat.JSONL: 1.0, FileFormat.CSV: 1.5, FileFormat.PARQUET: 4.0}
 _GZIP_EXPANSION = 6.0
