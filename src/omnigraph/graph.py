@@ -325,7 +325,9 @@ class Graph:
 
         The result is an `omnigraph.pipeline.GraphFrames`; without a session the active one is taken, or one is started.
         """
-        return import_module(_PIPELINE).GraphFrames(self.context, session, branch=branch, at=at)
+        catalog, _ = self._view(branch, at)
+        context = replace(self.context, catalog=catalog)
+        return import_module(_PIPELINE).GraphFrames(context, session, branch=branch, at=at)
 
     def read_blob(
         self,

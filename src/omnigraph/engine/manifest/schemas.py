@@ -21,7 +21,7 @@ from omnigraph.errors import FormatError
 GENESIS = f"{layout.SCHEMA_HISTORY}/genesis.pg"
 """The schema a graph was created with, kept once it has another one."""
 
-_compiled: dict[tuple[str, str], tuple[str, Catalog]] = {}
+_compiled: dict[tuple[str, str, tuple[object, ...]], tuple[str, Catalog]] = {}
 _lock = threading.Lock()
 
 
@@ -44,7 +44,8 @@ def schema_of(objects: ObjectStore, record: SchemaRecord | None) -> tuple[str, C
         FormatError: the text is missing or is not the one that was recorded.
     """
     path = GENESIS if record is None else history_path(record.schema_hash)
-    key = (objects.root, path)
+    # The first schema's file has the same name in every graph, also in one made anew at an old place.
+    key = (objects.root, path, objects.fingerprint([path]) if record is None else ())
     with _lock:
         found = _compiled.get(key)
     if found is None:

@@ -1,6 +1,7 @@
 """Another schema is accepted: tables follow, rows stay, the past is read as it was."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,18 @@ def test_a_dropped_type_comes_back_empty(graph: omnigraph.Graph) -> None:
     assert graph.query(cities, at=before.head).to_pylist() == [{"n": "oslo"}]
     assert len(list(graph.export(at=before.head))) == 4
     sound(graph)
+
+
+def test_a_graph_made_anew_at_an_old_place_has_its_own_past(tmp_path: Path) -> None:
+    root = tmp_path / "g.omni"
+    for name in ("a", "b"):
+        graph = omnigraph.create(root, schema=f"node Person {{ name: String @key\n {name}: I32? }}")
+        run(graph, f'insert Person {{ name: "ann", {name}: 1 }}')
+        before = graph.snapshot().head
+        graph.schema.apply("node Person { name: String @key }")
+        assert people(graph, name, at=before) == [("ann", 1)]
+        graph.close()
+        shutil.rmtree(root)
 
 
 def test_a_hard_drop_takes_the_past_with_it(graph: omnigraph.Graph, tmp_path: Path) -> None:
