@@ -67,6 +67,8 @@ class Adjacency:
 
     parts: tuple[Part, ...]
     edge_count: int
+    is_whole: bool = False
+    """True when no edge was left out for want of an end."""
     _memo: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     def neighbours(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> tuple[Ints, Ints]:
@@ -176,10 +178,24 @@ def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
     memo: dict[Any, Adjacency] = edges.handle.memo.setdefault("adjacency", {})
     found = memo.get(key)
     if found is None:
-        found = memo[key] = _assemble(edges, sources, targets, direction)
+        found = memo[key] = _assembled_before(memo, key, sources, targets) or _assemble(
+            edges, sources, targets, direction
+        )
         for old in list(memo)[:-ASSEMBLED_MAX]:
             memo.pop(old, None)
     return found
+
+
+def _assembled_before(memo: dict[Any, Adjacency], key: Any, sources: NodeView, targets: NodeView) -> Adjacency | None:
+    """The same edges as assembled for other versions of the nodes, when no edge can dangle in either."""
+    if not (sources.is_complete and targets.is_complete):
+        return None
+    bound = min(len(sources.positions), len(targets.positions))
+    for other, found in list(memo.items()):
+        same = other[1] == key[1] and other[4:] == key[4:] and found.is_whole
+        if same and all(max(part.csr.node_count, part.csr.neighbour_bound) <= bound for part in found.parts):
+            return found
+    return None
 
 
 def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
@@ -188,15 +204,17 @@ def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
     base, overlay = segments(edges, sources, targets, direction)
     starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
     parts: list[Part] = []
+    is_whole = True
     for segment in (base, overlay):
         if segment is None or not len(segment):
             continue
-        part = _part(segment, edges, direction)
-        part = _without_dangling(part, starts, ends)
+        seen = _part(segment, edges, direction)
+        part = _without_dangling(seen, starts, ends)
+        is_whole = is_whole and part is seen
         if parts:
             part = _without_shadowed(part, parts)
         parts.append(part)
-    return Adjacency(tuple(parts), edges.live_count)
+    return Adjacency(tuple(parts), edges.live_count, is_whole)
 
 
 def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:

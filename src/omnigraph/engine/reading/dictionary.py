@@ -22,6 +22,8 @@ TAIL_MAX = 4096
 """Ids kept outside the sorted part before they are folded into it."""
 SMALL = 2048
 """Batches up to this size are looked up by binary search; larger ones by one hash join."""
+FEW = 64
+"""Ids that are looked up in the tail one by one; for more an array is made of it."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,10 @@ class IdDictionary:
             codes = pc.fill_null(pc.index_in(ids, value_set=self._sorted.ids), -1).to_numpy().astype(np.int32)
         if self._tail:
             missing = np.flatnonzero(codes < 0)
-            if len(missing):
+            if 0 < len(missing) <= FEW:
+                sought = ids.take(pa.array(missing)).to_pylist()
+                codes[missing] = [self._tail.get(entity_id, -1) for entity_id in sought]
+            elif len(missing):
                 tail = pa.array(list(self._tail), pa.string())
                 places = pc.index_in(ids.take(pa.array(missing)), value_set=tail)
                 found = pc.fill_null(places, -1).to_numpy()

@@ -22,7 +22,7 @@ from omnigraph.engine.reading.kernels import Bools, Ints, ranges
 from omnigraph.engine.reading.predicates import FrameRows, GroupRows, predicate_mask
 from omnigraph.engine.reading.prepare import Clause
 from omnigraph.engine.reading.search import text_positions
-from omnigraph.engine.reading.tables import NodeView, TableView
+from omnigraph.engine.reading.tables import Group, NodeView, TableView
 from omnigraph.engine.reading.values import as_numpy
 from omnigraph.errors import InternalError
 from omnigraph.plan.operators import (
@@ -124,6 +124,17 @@ class SortedValues:
             high = int(np.searchsorted(self.values, value, side="right"))
         return self.rows[low:high]
 
+    def followed_by(self, more: SortedValues, start: int) -> SortedValues:
+        """With further rows, numbered from `start`, put into their places."""
+        if isinstance(self.values, pa.Array):
+            places = pc.search_sorted(self.values, more.values, side="right").to_numpy()
+            order = np.insert(np.arange(len(self.values)), places, len(self.values) + np.arange(len(more.values)))
+            values = pa.concat_arrays([self.values, more.values]).take(pa.array(order))
+        else:
+            places = np.searchsorted(self.values, more.values, side="right")
+            values = np.insert(self.values, places, more.values)
+        return SortedValues(values, np.insert(self.rows, places, more.rows + np.int32(start)))
+
 
 def sort_values(column: pa.Array) -> SortedValues:
     """Sort one column of one group."""
@@ -171,22 +182,25 @@ def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
         return ready
     field_id = view.handle.field_ids.get(column, column)
     keys = [("sorted", group.files, field_id) for group in view.groups]
-    found: list[Any] = [view.cache.get(key) for key in keys]
-    if all(index is not None for index in found):
-        memo[column] = found
-        return found
-    asked_key = ("asked", view.handle.uri, field_id)
-    asked = (view.cache.get(asked_key) or 0) + 1
-    view.cache.put(asked_key, asked, 64)
-    if asked < ASKED_BEFORE_INDEXING:
-        return None
-    for place, group in enumerate(view.groups):
-        if found[place] is None:
-            made = sort_values(view.chunk(group, column))
-            view.cache.put(keys[place], made, made.nbytes)
-            found[place] = made
-    memo[column] = found
+    if any(view.cache.get(key) is None for key in keys):
+        asked_key = ("asked", view.handle.uri, field_id)
+        asked = (view.cache.get(asked_key) or 0) + 1
+        view.cache.put(asked_key, asked, 64)
+        if asked < ASKED_BEFORE_INDEXING:
+            return None
+    found = memo[column] = [_sorted_group(view, group, column) for group in view.groups]
     return found
+
+
+def _sorted_group(view: TableView, group: Group, column: str) -> SortedValues:
+    field_id = view.handle.field_ids.get(column, column)
+
+    def join(held: SortedValues, more: SortedValues) -> SortedValues:
+        return held.followed_by(more, group.physical_rows - group.fragments[-1].physical_rows)
+
+    return view.derived(
+        group, lambda part: ("sorted", part.files, field_id), lambda part: sort_values(view.chunk(part, column)), join
+    )
 
 
 def _equality(predicate: Predicate) -> tuple[PropertyRef, ParameterRef | Literal | Now] | None:

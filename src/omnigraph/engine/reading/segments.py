@@ -26,6 +26,7 @@ from omnigraph.engine.reading.persist import (
     segment_bundles,
 )
 from omnigraph.engine.reading.tables import EdgeView, NodeView
+from omnigraph.engine.storage.handle import FragmentInfo
 from omnigraph.ids import new_ulid
 
 OVERLAY_MIN = 50_000
@@ -139,11 +140,26 @@ def segments(
     outside = [fragment for fragment in edges.fragments if fragment.files not in covered]
     if not outside:
         return base, None
-    return base, edges.cache.get_or_make(
-        ("overlay", *key, tuple(fragment.files for fragment in outside)),
-        lambda: _segment(edges, outside, sources.dictionary, targets.dictionary),
-        lambda made: made.nbytes,
-    )
+    return base, _overlay(edges, outside, sources.dictionary, targets.dictionary, key)
+
+
+def _overlay(
+    edges: EdgeView, outside: list[FragmentInfo], sources: IdDictionary, targets: IdDictionary, key: tuple[str, ...]
+) -> Segment:
+    """The small segment; one that has grown by a fragment takes over the codes of what it was before."""
+    files = tuple(fragment.files for fragment in outside)
+    found: Segment | None = edges.cache.get(("overlay", *key, files))
+    if found is not None:
+        return found
+    held: Segment | None = edges.cache.get(("overlay", *key, files[:-1])) if len(files) > 1 else None
+    if held is None:
+        made = _segment(edges, outside, sources, targets)
+    else:
+        ends = edges.end_codes(outside[-1:], sources, targets)
+        joined = (np.concatenate((held.ends[0], ends[0])), np.concatenate((held.ends[1], ends[1])))
+        made = Segment(files, np.append(held.starts, held.starts[-1] + len(ends[0])), lambda: joined)
+    edges.cache.put(("overlay", *key, files), made, made.nbytes)
+    return made
 
 
 def _serves(edges: EdgeView, fragments: Collection[Files], rows: int) -> bool:

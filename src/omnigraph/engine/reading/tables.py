@@ -10,10 +10,10 @@ import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,28 @@ class Group:
     fragments: tuple[FragmentInfo, ...]
     files: tuple[str, ...]
     physical_rows: int
+
+    @cached_property
+    def before(self) -> Group | None:
+        """The group as it was before its last fragment came, None for a single fragment."""
+        if len(self.fragments) == 1:
+            return None
+        *kept, last = self.fragments
+        files = self.files[: len(self.files) - len(last.files)]
+        return Group(tuple(kept), files, self.physical_rows - last.physical_rows)
+
+
+Part = FragmentInfo | Group
+T = TypeVar("T", bound="Sized")
+
+
+class Sized(Protocol):
+    """What knows its size in bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        ...
 
 
 def group_fragments(fragments: tuple[FragmentInfo, ...]) -> tuple[Group, ...]:
@@ -116,19 +138,39 @@ class TableView:
             lambda made: int(made.nbytes),
         )
 
-    def chunk(self, part: FragmentInfo | Group, column: str) -> pa.Array:
-        """One column of one fragment or group as one array, deleted rows included."""
-        key = self._column_key(part, column)
+    def derived(
+        self, part: Part, key_of: Callable[[Part], Any], make: Callable[[Part], T], join: Callable[[T, T], T]
+    ) -> T:
+        """What follows from the data files of a fragment or group alone, made once.
+
+        A group that has grown by a fragment is what it was before, joined with what is made of the new fragment, so
+        that a small commit does not pay for the whole group.
+        """
+        key = key_of(part)
         found = self.cache.get(key)
         if found is not None:
-            return found
-        if isinstance(part, FragmentInfo):
-            return self.read(part, (column,))[column]
-        if len(part.fragments) == 1:
-            return self.read(part.fragments[0], (column,))[column]
-        made = pa.concat_arrays([self.chunk(fragment, column) for fragment in part.fragments])
-        self.cache.put(key, made, made.nbytes)
+            return found  # type: ignore[no-any-return]
+        held = None
+        if isinstance(part, Group) and part.before is not None:
+            held = self.cache.get(key_of(part.before))
+            part = part if held is None else part.fragments[-1]
+        made = make(part) if held is None else join(held, make(part))
+        self.cache.put(key, made, int(made.nbytes))
         return made
+
+    def chunk(self, part: Part, column: str) -> pa.Array:
+        """One column of one fragment or group as one array, deleted rows included."""
+
+        def make(part: Part) -> pa.Array:
+            if isinstance(part, FragmentInfo):
+                return self.read(part, (column,))[column]
+            if len(part.fragments) == 1:
+                return self.read(part.fragments[0], (column,))[column]
+            return pa.concat_arrays([self.chunk(fragment, column) for fragment in part.fragments])
+
+        return self.derived(
+            part, lambda part: self._column_key(part, column), make, lambda held, more: pa.concat_arrays([held, more])
+        )
 
     def read(self, fragment: FragmentInfo, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Read columns of one fragment together, which costs hardly more than reading one."""
@@ -139,7 +181,7 @@ class TableView:
             self.cache.put(self._column_key(fragment, column), array, array.nbytes)
         return found
 
-    def _column_key(self, part: FragmentInfo | Group, column: str) -> tuple[Any, ...]:
+    def _column_key(self, part: Part, column: str) -> tuple[Any, ...]:
         return ("column", part.files, self.handle.field_ids.get(column, column))
 
     def value_codes(self, column: str) -> npt.NDArray[np.int32]:
@@ -171,18 +213,19 @@ class TableView:
 
     def _chunk_value_codes(self, group: Group, column: str, dictionary: IdDictionary) -> npt.NDArray[np.int32]:
         field_id = self.handle.field_ids.get(column, column)
-        key = ("value codes", dictionary.lineage, group.files, field_id)
-        found = self.cache.get(key)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-        texts = self.chunk(group, column)
-        codes = np.zeros(len(texts), dtype=np.int32)
-        if texts.null_count:
-            codes[texts.is_valid().to_numpy(zero_copy_only=False)] = dictionary.encode(texts.drop_null()) + 1
-        else:
-            codes[:] = dictionary.encode(texts) + 1
-        self.cache.put(key, codes, int(codes.nbytes))
-        return codes
+
+        def make(part: Part) -> npt.NDArray[np.int32]:
+            texts = self.chunk(part, column)
+            codes = np.zeros(len(texts), dtype=np.int32)
+            if texts.null_count:
+                codes[texts.is_valid().to_numpy(zero_copy_only=False)] = dictionary.encode(texts.drop_null()) + 1
+            else:
+                codes[:] = dictionary.encode(texts) + 1
+            return codes
+
+        return self.derived(
+            group, lambda part: ("value codes", dictionary.lineage, part.files, field_id), make, _append
+        )
 
     def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
         """The values of a column at the given positions, in their order."""
@@ -243,10 +286,25 @@ class NodeView(TableView):
     @cached_property
     def positions(self) -> npt.NDArray[np.int32]:
         """For each code the position of its row, or -1 when this version has no such node."""
-        codes = self.live_codes
+        codes = self.codes
         where = np.full(len(self.dictionary), -1, dtype=np.int32)
-        where[codes] = np.arange(self.position_count, dtype=np.int32) if self.all_live else np.flatnonzero(self.live)
+        key = ("positions", self.handle.uri, self.dictionary.lineage)
+        held: tuple[tuple[FragmentInfo, ...], npt.NDArray[np.int32]] | None = self.cache.get(key)
+        if held is not None and self._only_adds_to(held[0]):
+            where[: len(held[1])] = held[1]
+            first = int(self.starts[len(held[0])])
+            where[codes[first:]] = np.arange(first, self.position_count, dtype=np.int32)
+        elif self.all_live:
+            where[codes] = np.arange(self.position_count, dtype=np.int32)
+        else:
+            where[self.live_codes] = np.flatnonzero(self.live)
+        self.cache.put(key, (self.fragments, where), int(where.nbytes))
         return where
+
+    def _only_adds_to(self, older: tuple[FragmentInfo, ...]) -> bool:
+        """Whether this version is another one, given by its fragments, and further fragments without deletions."""
+        count = len(older)
+        return self.fragments[:count] == older and not any(part.deleted_rows for part in self.fragments[count:])
 
     @cached_property
     def is_complete(self) -> bool:
@@ -311,15 +369,18 @@ class EdgeView(TableView):
         return made
 
 
-def file_codes(view: TableView, part: FragmentInfo | Group, column: str, dictionary: IdDictionary) -> Codes:
+def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:
     """An id column of a fragment or group as codes; made once per data file and dictionary."""
-    key = ("codes", dictionary.lineage, part.files, column)
-    found = view.cache.get(key)
-    if found is not None:
-        return found  # type: ignore[no-any-return]
-    codes = dictionary.encode(view.chunk(part, column))
-    view.cache.put(key, codes, int(codes.nbytes))
-    return codes
+    return view.derived(
+        part,
+        lambda part: ("codes", dictionary.lineage, part.files, column),
+        lambda part: dictionary.encode(view.chunk(part, column)),
+        _append,
+    )
+
+
+def _append(held: npt.NDArray[np.int32], more: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    return np.concatenate((held, more))
 
 
 _DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValueDictionary()

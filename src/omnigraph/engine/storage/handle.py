@@ -20,6 +20,7 @@ from lance.fragment import RowIdSequence
 from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import branch_location, is_local
 from omnigraph.engine.storage.translate import translated
+from omnigraph.engine.storage.written import WRITTEN
 
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
@@ -151,7 +152,8 @@ class TableHandle:
                     id=int(fragment.fragment_id),
                     physical_rows=int(fragment.physical_rows),
                     deleted_rows=deleted,
-                    files=tuple(file.path for file in fragment.data_files()),
+                    # The property `path` makes a class at every call, which is most of the time of a first read.
+                    files=tuple(file._path for file in fragment.data_files()),
                     deletion_key=str(fragment.deletion_file()) if deleted else None,
                 )
             )
@@ -173,6 +175,9 @@ class TableHandle:
 
         The result depends on the data files alone: it stays right for every version that has them.
         """
+        written = None if len(fragment.files) > 1 or blob_bytes else self._written(fragment.files[0], columns)
+        if written is not None:
+            return written
         with translated(f"reading {self.path}"):
             table = self.scanner(
                 columns,
@@ -184,6 +189,13 @@ class TableHandle:
                 blob_bytes=blob_bytes,
             ).to_table()
         return table.select(list(columns))
+
+    def _written(self, file: str, columns: Sequence[str]) -> pa.Table | None:
+        """Columns of a data file this process wrote itself a moment ago."""
+        ids = self.field_ids
+        if not all(column in ids for column in columns):
+            return None
+        return WRITTEN.find(file, {column: ids[column] for column in columns}, self.schema)
 
     def deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
         """Offsets of the deleted rows of one fragment, ascending."""

@@ -24,6 +24,7 @@ from omnigraph.engine.storage.folding import Rewrite, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
+from omnigraph.engine.storage.written import WRITTEN
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
@@ -84,6 +85,8 @@ def _write(base: TableHandle, rows: Rows) -> list[FragmentMetadata]:
             max_rows_per_file=ROWS_PER_FILE,
             allow_external_blob_outside_bases=True,
         )
+    if isinstance(rows, pa.Table) and len(written) == 1 and len(written[0].files) == 1:
+        WRITTEN.keep(str(written[0].files[0].path), rows, base.field_ids)
     return [fragment for fragment in written if fragment.physical_rows]
 
 
