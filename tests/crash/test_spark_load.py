@@ -5,11 +5,12 @@ Executors only write files that nobody references; everything that can be seen i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.conftest import SPARK_SETTINGS
 from tests.crash.test_every_step import crash_everywhere
 from tests.crash.writes import CHANGED, PEOPLE, WHOLE
 
@@ -19,16 +20,8 @@ from omnigraph.graph import Graph, connect
 from omnigraph.testing.crash import baseline, check_recovered, copy_graph, crash_at_failpoint
 from omnigraph.testing.faults import Fault
 
-pytestmark = [pytest.mark.long, pytest.mark.spark]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
-SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.driver.memory": "1g",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 DATA = {"append": PEOPLE, "merge": CHANGED, "overwrite": WHOLE}
 
 
@@ -45,17 +38,8 @@ class SparkLoad:
     def again(self, graph: Graph) -> None:
         from omnigraph.pipeline.session import obtain_session
 
-        session = obtain_session(master="local[2]", conf=SETTINGS)
+        session = obtain_session(master="local[2]", conf=SPARK_SETTINGS)
         graph.load(self.source, mode=self.mode, engine="spark", spark=session, actor="act-bob", durability="fast")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def spark() -> Iterator[None]:
-    from omnigraph.pipeline.session import obtain_session
-
-    session = obtain_session(master="local[2]", conf=SETTINGS)
-    yield
-    session.stop()
 
 
 def spark_load(scratch: Path, mode: str) -> SparkLoad:
