@@ -123,6 +123,31 @@ class Adjacency:
                 total += known[nodes]
         return total
 
+    def met_counts(self, kind: str) -> Ints:
+        """How often each code is met when every node is followed once; `kind` is "pairs" or "edges"."""
+        found: Ints | None = self._memo.get(("met", kind))
+        if found is None:
+            found = self._memo[("met", kind)] = self.flow(kind, None)
+        return found
+
+    def flow(self, kind: str, weights: npt.NDArray[np.float64] | None) -> Ints:
+        """For each code the sum of the weights of the nodes that lead to it; weights are by code, None means one each.
+
+        The caller sees to it that the sums are exact in double precision.
+        """
+        total = np.zeros(max((part.csr.neighbour_bound for part in self.parts), default=0), dtype=np.int64)
+        for part in self.parts:
+            mask = part.first if kind == "pairs" else part.live
+            met = part.csr.neighbours if mask is None else part.csr.neighbours[mask]
+            sums: npt.NDArray[Any] = np.bincount(met)
+            if weights is not None:
+                own = np.zeros(part.csr.node_count, dtype=np.float64)
+                own[: len(weights)] = weights[: len(own)]
+                carried = np.repeat(own, np.diff(part.csr.offsets))
+                sums = np.bincount(met, weights=carried if mask is None else carried[mask])
+            total[: len(sums)] += sums.astype(np.int64)
+        return total
+
     def loops(self) -> Bools:
         """Marks, by code, the nodes that have an edge to themselves."""
         found = self._memo.get("loops")

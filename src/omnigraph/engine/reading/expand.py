@@ -8,10 +8,13 @@ import numpy as np
 
 from omnigraph.engine.reading.adjacency import Adjacency
 from omnigraph.engine.reading.context import Context
-from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.frame import EXACT_MAX, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges, shortest_distances
 from omnigraph.engine.reading.segments import Direction
 from omnigraph.plan.operators import Expand
+
+FLOW_FACTOR = 4
+"""Rows that are at least one in this many of all nodes are followed all at once."""
 
 
 def direction_of(expand: Expand, from_source: bool) -> Direction:
@@ -26,6 +29,35 @@ def degree_factor(context: Context, expand: Expand, frame: Frame, from_source: b
     adjacency = context.adjacency(expand, direction_of(expand, from_source))
     near = frame.columns[expand.source if from_source else expand.target]
     return adjacency.edge_degrees(near) if expand.edge_variable is not None else adjacency.pair_degrees(near)
+
+
+def flow_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, wanted: Set[str]) -> Frame | None:
+    """The far ends with how often each is met, without listing the ways; None where listing them is the better way.
+
+    It pays when the rows are a large part of all nodes and nothing but the far end is wanted afterwards.
+    """
+    near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
+    near_type = expand.source_type if from_source else expand.target_type
+    if frame.columns.keys() != {near} or near in wanted or (expand.min_hops, expand.max_hops) != (1, 1):
+        return None
+    if far == near or far not in wanted or (expand.edge_variable is not None and expand.edge_variable in wanted):
+        return None
+    view = context.nodes(near_type)
+    starts = frame.columns[near]
+    if len(starts) * FLOW_FACTOR < len(view.positions):
+        return None
+    adjacency = context.adjacency(expand, direction_of(expand, from_source))
+    kind = "pairs" if expand.edge_variable is None else "edges"
+    if starts is view.live_codes and frame.weights is None:
+        counts = adjacency.met_counts(kind)
+    else:
+        weights = np.bincount(starts, weights=frame.weights).astype(np.float64)
+        factor = degree_factor(context, expand, frame, from_source).astype(np.float64)
+        if float(factor.sum() if frame.weights is None else factor @ frame.weights.astype(np.float64)) >= EXACT_MAX:
+            return None
+        counts = adjacency.flow(kind, weights)
+    met = np.flatnonzero(counts)
+    return Frame(len(met), {far: met}, counts[met])
 
 
 def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, wanted: Set[str]) -> Frame:

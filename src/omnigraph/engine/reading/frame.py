@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from omnigraph.engine.reading.kernels import Bools, Ints
 
+EXACT_MAX = 1 << 53
+"""Sums of weights below it are exact in double precision, the faster way to add them."""
+
 
 @dataclass(frozen=True)
 class Frame:

@@ -20,6 +20,12 @@ AnyInts = npt.NDArray[Any]
 VISITED_CELLS_MAX = 1 << 26
 """How many (start, node) cells one breadth-first pass marks at a time: one byte each."""
 
+PAIRS_BLOCK = 1 << 17
+"""How many pairs are looked up at a time."""
+MARKS_PER_SLOT = 16
+MARKS_BITS_MAX = 27
+"""At most this many marks, as a power of two: one byte each."""
+
 
 @dataclass(frozen=True)
 class Csr:
@@ -133,17 +139,49 @@ def degrees(csr: Csr, mask: Bools | None) -> Ints:
 
 
 def find_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
-    """The first slot of each (start, neighbour) pair, or -1; a binary search inside every start's slots at once."""
+    """The first slot of each (start, neighbour) pair, or -1."""
+    if csr.node_count == 0 or not len(csr.neighbours):
+        return np.full(len(starts), -1, dtype=np.int64)
+    if len(starts) <= PAIRS_BLOCK:
+        return _search_pairs(csr, starts, neighbours)
+    # Block by block, so that the arrays in between stay in the processor's cache.
+    marks = _pair_marks(csr) if len(starts) >= len(csr.neighbours) else None
+    found = np.full(len(starts), -1, dtype=np.int64)
+    for begin in range(0, len(starts), PAIRS_BLOCK):
+        block = slice(begin, begin + PAIRS_BLOCK)
+        first, second = starts[block], neighbours[block]
+        if marks is None:
+            found[block] = _search_pairs(csr, first, second)
+            continue
+        likely = np.flatnonzero(marks[_pair_places(first, second, len(marks))])
+        found[begin + likely] = _search_pairs(csr, first[likely], second[likely])
+    return found
+
+
+def _pair_marks(csr: Csr) -> Bools:
+    """Marks at the places of all pairs. A pair whose place has no mark is not there, which spares most searches."""
+    size = 1 << min(max((len(csr.neighbours) * MARKS_PER_SLOT).bit_length(), 16), MARKS_BITS_MAX)
+    marks = np.zeros(size, dtype=np.bool_)
+    marks[_pair_places(slot_starts(csr), csr.neighbours, size)] = True
+    return marks
+
+
+def _pair_places(starts: AnyInts, neighbours: AnyInts, size: int) -> Ints:
+    mixed = starts.astype(np.int64) * 0x9E3779B1
+    mixed ^= mixed >> 29
+    mixed += neighbours
+    mixed &= size - 1
+    return mixed
+
+
+def _search_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
+    """A binary search inside every start's slots at once."""
     inside = starts < csr.node_count
     safe = np.where(inside, starts, 0)
-    if csr.node_count == 0:
-        return np.full(len(starts), -1, dtype=np.int64)
     low = csr.offsets[safe].astype(np.int64)
     end = csr.offsets[safe + 1].astype(np.int64)
     high = end.copy()
     longest = int((high - low).max()) if len(low) else 0
-    if not len(csr.neighbours):
-        return np.full(len(starts), -1, dtype=np.int64)
     last = len(csr.neighbours) - 1
     for _ in range(longest.bit_length()):
         middle = (low + high) >> 1

@@ -16,8 +16,8 @@ import numpy as np
 
 from omnigraph.engine.reading.context import Context, Step
 from omnigraph.engine.reading.describe import describe, describe_expand
-from omnigraph.engine.reading.expand import degree_factor, expand_frame, joined
-from omnigraph.engine.reading.frame import UNIT, Frame
+from omnigraph.engine.reading.expand import degree_factor, expand_frame, flow_frame, joined
+from omnigraph.engine.reading.frame import EXACT_MAX, UNIT, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, combine, distinct
 from omnigraph.engine.reading.planner import Growth, Reason, Start, choose_growth, choose_start, growth, selectivity
 from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
@@ -32,6 +32,8 @@ _ONLY_START: Reason = "the only variable left to begin with".__str__
 _ONLY_EQUALITY: Reason = "the only variable asked for one value".__str__
 MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
+DENSE_FACTOR = 4
+"""Values up to this many times the number of rows are counted in an array instead of sorted."""
 
 
 class Counting(Enum):
@@ -198,12 +200,15 @@ def _merge(frame: Frame, counting: Counting) -> Frame:
     names = sorted(frame.columns)
     columns = [frame.columns[name] for name in names]
     bounds = [int(column.max(initial=0)) + 1 for column in columns]
-    if len(names) == 1 and bounds[0] <= 4 * len(frame):
+    if len(names) == 1 and bounds[0] <= DENSE_FACTOR * len(frame):
         # One variable over a small range: counting by value needs no sort.
         counts = np.bincount(columns[0], minlength=bounds[0])
         values = np.flatnonzero(counts)
-        if frame.weights is not None:
+        if frame.weights is not None and frame.total() < EXACT_MAX:
             counts = np.bincount(columns[0], weights=frame.weights, minlength=bounds[0]).astype(np.int64)
+        elif frame.weights is not None:
+            counts = np.zeros(bounds[0], dtype=np.int64)
+            np.add.at(counts, columns[0], frame.weights)
         weights = counts[values] if counting is Counting.NUMBERS else None
         return Frame(len(values), {names[0]: values}, weights)
     if counting is Counting.NUMBERS and len(names) > 1:
@@ -243,9 +248,25 @@ def _grow(context: Context, frame: Frame, work: _Work) -> Frame:
             note.rows = len(frame)
         return frame
     with context.step("expand", partial(describe_expand, expand, best.from_source), reason) as note:
-        frame = expand_frame(context, expand, frame, best.from_source, wanted)
-        note.rows = len(frame)
-    return frame
+        grown = None
+        if work.counting is Counting.NUMBERS and context.options.use_factoring:
+            grown = flow_frame(context, expand, frame, best.from_source, wanted)
+        if grown is not None:
+            note.because(partial("only how often each ${} is met matters".format, far))
+            note.rows = len(grown)
+            return grown
+        grown = expand_frame(context, expand, frame, best.from_source, wanted)
+        note.rows = len(grown)
+    is_less = not frame.columns.keys() <= wanted
+    return _merge_one(grown, work.counting) if is_less and work.counting is not Counting.ROWS else grown
+
+
+def _merge_one(frame: Frame, counting: Counting) -> Frame:
+    """Merge rows of a single variable that an expand met many times, where that needs no sort."""
+    if len(frame.columns) != 1 or len(frame) < max(MERGE_MIN, 1):
+        return frame
+    (column,) = frame.columns.values()
+    return _merge(frame, counting) if int(column.max()) < DENSE_FACTOR * len(frame) else frame
 
 
 def _growths(context: Context, frame: Frame, work: _Work) -> list[Growth]:
