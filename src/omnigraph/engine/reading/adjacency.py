@@ -215,7 +215,7 @@ def _assembled_before(memo: dict[Any, Adjacency], key: Any, sources: NodeView, t
     """The same edges as assembled for other versions of the nodes, when no edge can dangle in either."""
     if not (sources.is_complete and targets.is_complete):
         return None
-    bound = min(len(sources.positions), len(targets.positions))
+    bound = min(sources.code_bound, targets.code_bound)
     for other, found in list(memo.items()):
         same = other[1] == key[1] and other[4:] == key[4:] and found.is_whole
         if same and all(max(part.csr.node_count, part.csr.neighbour_bound) <= bound for part in found.parts):
@@ -268,7 +268,7 @@ def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:
 def _without_dangling(part: Part, starts: NodeView, ends: NodeView) -> Part:
     """Leave out edges to nodes this snapshot does not have; a sound graph has none, and then nothing changes."""
     csr = part.csr
-    inside = csr.node_count <= len(starts.positions) and csr.neighbour_bound <= len(ends.positions)
+    inside = csr.node_count <= starts.code_bound and csr.neighbour_bound <= ends.code_bound
     if inside and starts.is_complete and ends.is_complete:
         return part
     sound = starts.present(slot_starts(csr)) & ends.present(csr.neighbours.astype(np.int64))

@@ -44,7 +44,7 @@ def flow_frame(context: Context, expand: Expand, frame: Frame, from_source: bool
         return None
     view = context.nodes(near_type)
     starts = frame.columns[near]
-    if len(starts) * FLOW_FACTOR < len(view.positions):
+    if len(starts) * FLOW_FACTOR < view.code_bound:
         return None
     adjacency = context.adjacency(expand, direction_of(expand, from_source))
     kind = "pairs" if expand.edge_variable is None else "edges"

@@ -52,7 +52,7 @@ def start_rows(context: Context, variable: str, predicates: Sequence[Predicate])
         return view.codes[scan_mask(context, view, predicates)].astype(np.int64), "; by testing whole columns"
     if not view.all_live:
         positions = positions[view.live[positions]]
-    frame = Frame(len(positions), {variable: view.codes[positions].astype(np.int64)})
+    frame = Frame(len(positions), {variable: view.codes_at(positions)})
     for predicate in rest:
         frame = frame.where(predicate_mask(context, predicate, FrameRows(context, frame)))
     how = "; from the text index" if isinstance(seed, TextMatch) else "; from sorted values"

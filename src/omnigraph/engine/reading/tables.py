@@ -99,12 +99,12 @@ class TableView:
     @cached_property
     def key(self) -> str:
         """Names the content of this version for ever: its files and its deletions."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(self.handle.uri.encode())
+        names = [self.handle.uri, repr(sorted(self.handle.field_ids.items()))]
         for fragment in self.fragments:
-            digest.update(repr((fragment.files, fragment.deletion_key)).encode())
-        digest.update(repr(sorted(self.handle.field_ids.items())).encode())
-        return digest.hexdigest()
+            names.extend(fragment.files)
+            names.append(fragment.deletion_key or "")
+        # No name contains a line break, and the empty one or a deletion file ends each fragment.
+        return hashlib.blake2b("\n".join(names).encode(), digest_size=16).hexdigest()
 
     @property
     def position_count(self) -> int:
@@ -272,6 +272,21 @@ class NodeView(TableView):
         """The codes of one group's ids."""
         return file_codes(self, group, "id", self.dictionary)
 
+    def codes_at(self, positions: Ints) -> Ints:
+        """The codes at some positions; for one of them the codes of the whole table need not exist."""
+        if len(positions) == 1 and "codes" not in self.__dict__:
+            place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
+            codes = self.chunk_codes(self.groups[place])
+            return np.asarray(codes[positions - self.group_starts[place]], dtype=np.int64)
+        return np.asarray(self.codes[positions], dtype=np.int64)
+
+    @cached_property
+    def code_bound(self) -> int:
+        """Above every code of this version: how many the dictionary had given out when all its ids were in it."""
+        for group in self.groups:
+            self.chunk_codes(group)
+        return len(self.dictionary)
+
     def keep_dictionary(self) -> None:
         """Leave the dictionary on disk for the next process."""
         codes = [self.chunk_codes(group) for group in self.groups]
@@ -287,11 +302,11 @@ class NodeView(TableView):
     def positions(self) -> npt.NDArray[np.int32]:
         """For each code the position of its row, or -1 when this version has no such node."""
         codes = self.codes
-        where = np.full(len(self.dictionary), -1, dtype=np.int32)
+        where = np.full(self.code_bound, -1, dtype=np.int32)
         key = ("positions", self.handle.uri, self.dictionary.lineage)
         held: tuple[tuple[FragmentInfo, ...], npt.NDArray[np.int32]] | None = self.cache.get(key)
         if held is not None and self._only_adds_to(held[0]):
-            where[: len(held[1])] = held[1]
+            where[: len(held[1])] = held[1][: len(where)]
             first = int(self.starts[len(held[0])])
             where[codes[first:]] = np.arange(first, self.position_count, dtype=np.int32)
         elif self.all_live:
@@ -309,7 +324,7 @@ class NodeView(TableView):
     @cached_property
     def is_complete(self) -> bool:
         """True when every code of the dictionary, as it was when first asked, is a node of this version."""
-        return self.live_count == len(self.positions)
+        return self.live_count == self.code_bound
 
     def position_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Positions of codes known to be present."""

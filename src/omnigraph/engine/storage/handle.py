@@ -146,14 +146,16 @@ class TableHandle:
     def _fragments(self) -> tuple[FragmentInfo, ...]:
         found = []
         for fragment in self._dataset.get_fragments():
-            deleted = int(fragment.num_deletions)
+            # Everything at once: each property of a fragment is a call of its own, and `DataFile.path` makes a class
+            # every time it is asked.
+            facts = fragment.metadata
+            deleted = int(facts.num_deletions)
             found.append(
                 FragmentInfo(
-                    id=int(fragment.fragment_id),
-                    physical_rows=int(fragment.physical_rows),
+                    id=int(facts.id),
+                    physical_rows=int(facts.physical_rows),
                     deleted_rows=deleted,
-                    # The property `path` makes a class at every call, which is most of the time of a first read.
-                    files=tuple(file._path for file in fragment.data_files()),
+                    files=tuple([file._path for file in facts.files]),
                     deletion_key=str(fragment.deletion_file()) if deleted else None,
                 )
             )
