@@ -7,7 +7,6 @@ is simply done without. The system gives up the locks of a process that dies.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tempfile
@@ -30,7 +29,8 @@ class Turns:
     def __init__(self, root: str) -> None:
         digest = hashlib.sha256(root.encode()).hexdigest()[:24]
         self._folder = os.path.join(tempfile.gettempdir(), f"omnigraph-turns-{digest}")
-        self._files: dict[tuple[str, str | None], int] = {}
+        # Only what is held is open: a process may write many graphs, and descriptors are few.
+        self._held: dict[tuple[str, str | None], int] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -42,44 +42,49 @@ class Turns:
         attempt = 0
         while not _locked(descriptor):
             if time.monotonic() >= deadline:
+                os.close(descriptor)
                 return False
             time.sleep(_POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)])
             attempt += 1
+        with self._lock:
+            self._forget_parent()
+            self._held[key] = descriptor
         return True
 
     def give(self, key: tuple[str, str | None]) -> None:
         """Let the next one have the turn."""
-        descriptor = self._files.get(key)
-        if descriptor is not None and fcntl is not None:
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with self._lock:
+            self._forget_parent()
+            descriptor = self._held.pop(key, None)
+        if descriptor is not None:
+            # Closing the file gives up its lock.
+            os.close(descriptor)
 
     def busy(self, keys: Iterable[tuple[str, str | None]]) -> bool:
-        """True when another process has one of the turns now; only a hint, for keys this process does not hold."""
+        """True when somebody has one of the turns now; only a hint."""
         for key in keys:
             descriptor = self._open(key)
             if descriptor is not None:
-                if not _locked(descriptor):
+                free = _locked(descriptor)
+                os.close(descriptor)
+                if not free:
                     return True
-                self.give(key)
         return False
+
+    def _forget_parent(self) -> None:
+        if self._pid != os.getpid():
+            # Locks belong to the opened file, which a forked child shares with its parent.
+            self._held, self._pid = {}, os.getpid()
 
     def _open(self, key: tuple[str, str | None]) -> int | None:
         if fcntl is None:
             return None
-        with self._lock:
-            if self._pid != os.getpid():
-                # Locks belong to the opened file, which a forked child shares with its parent.
-                self._files, self._pid = {}, os.getpid()
-            if key not in self._files:
-                name = hashlib.sha256(f"{key[0]}@{key[1] or ''}".encode()).hexdigest()[:24]
-                try:
-                    os.makedirs(self._folder, mode=0o777, exist_ok=True)
-                    path = os.path.join(self._folder, name)
-                    self._files[key] = os.open(path, _FLAGS, 0o666)
-                except OSError:
-                    return None
-            return self._files[key]
+        name = hashlib.sha256(f"{key[0]}@{key[1] or ''}".encode()).hexdigest()[:24]
+        try:
+            os.makedirs(self._folder, mode=0o777, exist_ok=True)
+            return os.open(os.path.join(self._folder, name), _FLAGS, 0o666)
+        except OSError:
+            return None
 
 
 def _locked(descriptor: int) -> bool:
