@@ -6,6 +6,7 @@ takes a moment; popularity is skewed, as it is among people, so that the queries
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from omnigraph.engine.embedding import make_embedder
 
 
 def _words(text: str) -> list[str]:
@@ -45,6 +48,7 @@ TOPIC_ASPECTS = _words("analysis bindings formats learning protocols simulation 
 CITIES = _words("amsterdam berlin lagos lisbon nairobi osaka quito seattle")
 LANGUAGES = _words("c go java python rust typescript")
 ROLES = _words("author owner reviewer")
+MEANING_DIMENSION = 256
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def write_files(folder: Path, *, size: Size = Size(), seed: int = 7) -> list[Pat
     files = {
         "person": people,
         "project": projects,
-        "topic": _lines('{"type":"Topic","data":{"name":"', topics, '"}}'),
+        "topic": _lines('{"type":"Topic","data":{"name":"', topics, '","meaning":', _meanings(topics), "}}"),
         "follows": _follows(rng, handles, size.follows),
         "maintains": _maintains(rng, handles, slugs, size.maintains),
         "depends_on": _depends_on(rng, slugs, size.depends_on),
@@ -127,9 +131,12 @@ def _projects(rng: np.random.Generator, count: int) -> tuple[pa.Array, pa.Array]
     slugs = _joined(adjective, "-", noun, "-", number)
     stars = _numbers((200_000 * rng.random(count) ** 30).astype(np.int64))
     archived = pc.if_else(pa.array(rng.random(count) < 0.1), "true", "false")
+    language = _pick(rng, LANGUAGES, count)
+    subject, aspect = _pick(rng, TOPIC_SUBJECTS, count), _pick(rng, TOPIC_ASPECTS, count)
+    summary = _joined("A ", adjective, " ", noun, " for ", subject, " ", aspect, ", written in ", language)
     lines = _lines(
         *('{"type":"Project","data":{"slug":"', slugs, '","title":"', pc.utf8_capitalize(adjective), " ", noun),
-        *(" ", number, '","language":"', _pick(rng, LANGUAGES, count), '","stars":', stars, ',"created":"'),
+        *(" ", number, '","summary":"', summary, '","language":"', language, '","stars":', stars, ',"created":"'),
         *(_dates(rng, count, "2010-01-01", 5_500), '","archived":', archived, "}}"),
     )
     return slugs, lines
@@ -140,6 +147,13 @@ def _topics(count: int) -> pa.Array:
     if count > len(names):
         raise ValueError(f"there are {len(names)} topics to choose from, not {count}")
     return pa.array(names[:count])
+
+
+def _meanings(topics: pa.Array) -> pa.Array:
+    """What each topic is about, as a vector of the model that reads texts given to `nearest`."""
+    texts = pc.replace_substring(topics, "-", " ").to_pylist()
+    vectors = make_embedder().embed_documents(texts, MEANING_DIMENSION)
+    return pa.array([json.dumps([round(float(value), 5) for value in vector]) for vector in vectors])
 
 
 def _follows(rng: np.random.Generator, handles: pa.Array, count: int) -> pa.Array:

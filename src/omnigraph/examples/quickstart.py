@@ -1,4 +1,4 @@
-"""The story that `make quickstart` tells: create, load through Spark, ask, change, look back.
+"""The story that `make quickstart` tells: create, load through Spark, ask, search, change, branch, look back.
 
 Everything here uses the public names of the package alone, so it is also an example of how to use them. Run again, it
 keeps the graph and tells the rest of the story anew; the newcomer adopts another project each time.
@@ -27,6 +27,7 @@ from omnigraph.examples import community
 
 NEWCOMER = "newcomer"
 LOAD_ACTOR = "quickstart"
+BRANCH = "tidy-up"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -64,7 +65,9 @@ class Story:
         self.console.rule("[bold]Omnigraph[/bold] · a graph database in a folder")
         with self._graph(engine, size) as graph:
             self._ask(graph)
+            self._search(graph)
             commit_id, slug = self._change(graph)
+            self._branch(graph)
             self._history(graph)
             self._past(graph, slug, commit_id)
         self._farewell()
@@ -129,6 +132,13 @@ class Story:
         self._query(graph, "most_depended_on", {}, "Top ten over every dependency")
         self._query(graph, "languages", {}, "An aggregate over all projects")
 
+    def _search(self, graph: omnigraph.Graph) -> None:
+        self._heading("Search by words and by meaning")
+        self._query(
+            graph, "find", {"words": "lanterns for robotics, tested"}, "Full text, ranked; archived ones left out"
+        )
+        self._query(graph, "meaning", {"text": "teaching machines"}, "Nearest in meaning, and on along the edges")
+
     def _change(self, graph: omnigraph.Graph) -> tuple[str, str]:
         self._heading("Change something")
         lonely = self._query(graph, "lonely_stars", {"stars": 1_000}, "Well known, and nobody maintains them")
@@ -151,6 +161,21 @@ class Story:
         self._query(graph, "maintainers", {"slug": slug}, "It has a maintainer now")
         assert result.commit_id is not None
         return result.commit_id, slug
+
+    def _branch(self, graph: omnigraph.Graph) -> None:
+        self._heading("Try something on a branch")
+        if BRANCH in graph.branches.list():
+            graph.branches.delete(BRANCH)
+        began = time.perf_counter()
+        graph.branches.create(BRANCH)
+        self.console.print(f"[green]branched[/green] {BRANCH} from main in {_seconds(began)}: nothing is copied")
+        result = graph.mutate(community.queries(), {}, name="forget_archived", branch=BRANCH, actor=NEWCOMER)
+        self.console.print(
+            f"[green]committed[/green] on {BRANCH}: {result.affected_nodes:,} archived projects deleted with their"
+            f" {result.affected_edges:,} edges; main does not see it"
+        )
+        for branch in ("main", BRANCH):
+            self._query(graph, "archived", {}, f"Archived projects on {branch}", branch=branch)
 
     def _history(self, graph: omnigraph.Graph) -> None:
         self._heading("Look at the history")
@@ -179,16 +204,24 @@ class Story:
             ". .venv/bin/activate",
             f"omnigraph snapshot {self.root}",
             f"omnigraph query most_depended_on --query {source} --store {self.root}",
+            f"omnigraph query archived --query {source} --store {self.root} --branch {BRANCH}",
             f"omnigraph commit list {self.root} --filter actor={NEWCOMER}",
         ):
             self.console.print(f"  [cyan]{line}[/cyan]", highlight=False, soft_wrap=True)
         self.console.print(f"\nThe graph stays in [bold]{self.root}[/bold]; docs/quickstart.md goes on from here.\n")
 
     def _query(
-        self, graph: omnigraph.Graph, name: str, params: dict[str, Any], caption: str, *, at: str | None = None
+        self,
+        graph: omnigraph.Graph,
+        name: str,
+        params: dict[str, Any],
+        caption: str,
+        *,
+        branch: str = "main",
+        at: str | None = None,
     ) -> list[dict[str, Any]]:
         began = time.perf_counter()
-        result = graph.query(community.queries(), params, name=name, at=at)
+        result = graph.query(community.queries(), params, name=name, branch=branch, at=at)
         rows = result.to_pylist()
         took = _seconds(began)
         self.console.print(f"[bold]{caption}[/bold] [dim]· {name} · {took}[/dim]", highlight=False)
@@ -223,7 +256,7 @@ def _table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
 
 def _shown(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:,.1f}"
+        return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -16,11 +16,14 @@ def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Create a graph" in first
     assert f"through {engine}" in first
     assert "newcomer adopts" in first
+    assert "for robotics" in first
+    assert "archived projects deleted" in " ".join(first.split())
     assert quickstart.main(words) == 0
     second = " ".join(capsys.readouterr().out.split())
     assert "1,010 nodes" in second
     with omnigraph.connect(tmp_path / "q.omni", read_only=True) as graph:
         assert [commit.actor_id for commit in graph.history.list()] == ["newcomer", "newcomer", "quickstart", None]
+        assert graph.branches.list() == ["main", "tidy-up"]
         assert graph.maintenance.verify().clean
 
 
