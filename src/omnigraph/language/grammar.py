@@ -10,11 +10,12 @@ import re
 from importlib import resources
 from typing import Any
 
-from lark import Lark, Transformer
+from lark import Transformer
 from lark.exceptions import UnexpectedInput
 
 from omnigraph.language.expectation import parse_error
 from omnigraph.language.source import LocalError, Source, Span
+from omnigraph.language.tables import SUFFIX, parser_of
 
 NESTING_MAX = 64
 """How deep brackets may nest: far above any real program, far below what a recursive reader of trees can bear."""
@@ -27,8 +28,10 @@ class Grammar:
     """One of the two grammars, ready to parse with the builder that makes its trees."""
 
     def __init__(self, file_name: str, builder: Transformer[Any, Any]) -> None:
-        text = resources.files("omnigraph.language").joinpath(file_name).read_text(encoding="utf-8")
-        self._lark = Lark(text, parser="lalr", lexer="contextual", transformer=builder, propagate_positions=False)
+        package = resources.files("omnigraph.language")
+        text = package.joinpath(file_name).read_text(encoding="utf-8")
+        tables = package.joinpath(file_name.removesuffix(".lark") + SUFFIX)
+        self._lark = parser_of(text, tables.read_bytes() if tables.is_file() else None, builder)
         self._symbols = {
             terminal.name: f"'{terminal.pattern.value}'"
             for terminal in self._lark.terminals
