@@ -57,11 +57,12 @@ there is none; afterwards the versions are listed again.
 
 @dataclass(frozen=True)
 class _Seen:
-    """The newest state of a branch, and when it was known to be that."""
+    """The newest state of a branch, and when it was known to be that; `mark` tells which branch of that name."""
 
     handle: TableHandle
     state: ManifestState
     at: float
+    mark: object = None
 
 
 class Manifest:
@@ -108,8 +109,8 @@ class Manifest:
         with self._lock:
             cached = self._cache.get(branch)
         now = time.monotonic()
-        if cached is not None and branch == MAIN and now - cached.at < PROBE_SECONDS:
-            head = self.store.head_version(layout.MANIFEST, known=cached.handle.version)
+        if cached is not None and now - cached.at < PROBE_SECONDS and self._is_the_same(branch, cached):
+            head = self.store.head_version(layout.MANIFEST, stored_branch(branch), known=cached.handle.version)
             if head == cached.handle.version:
                 seen = replace(cached, at=now)
                 self._remember(branch, seen)
@@ -117,16 +118,25 @@ class Manifest:
         return self._read_newest(branch)
 
     def _read_newest(self, branch: str) -> _Seen:
-        now = time.monotonic()
+        # Before the state: should the branch be made anew in between, the mark is outdated and not the state.
+        now, mark = time.monotonic(), self._mark(branch)
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
         except StorageError as exc:
             if branch != MAIN and exc.kind in ("not_found", "unknown") and branch not in self.branches():
                 raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
             raise
-        seen = _Seen(handle, _decode(handle, branch), now)
+        seen = _Seen(handle, _decode(handle, branch), now, mark)
         self._remember(branch, seen)
         return seen
+
+    def _is_the_same(self, branch: str, cached: _Seen) -> bool:
+        """Whether the branch is still the one that was cached, and not another that was given its name."""
+        return branch == MAIN or (cached.mark is not None and self._mark(branch) == cached.mark)
+
+    def _mark(self, branch: str) -> object:
+        stored = stored_branch(branch)
+        return None if stored is None else self.store.branch_mark(layout.MANIFEST, stored)
 
     def _remember(self, branch: str, seen: _Seen) -> None:
         with self._lock:
@@ -178,7 +188,7 @@ class Manifest:
             except ConflictError:
                 logger.debug("publish on %s lost race %d of %d", branch, attempt + 1, RETRY_BUDGET + 1)
                 continue
-            self._remember(branch, _Seen(committed, after, time.monotonic()))
+            self._remember(branch, _Seen(committed, after, time.monotonic(), seen.mark))
             return Snapshot(after, self.store)
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"

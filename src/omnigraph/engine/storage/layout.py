@@ -7,7 +7,7 @@ that the manifest's `location` is the authority and nothing recomputes it.
 from __future__ import annotations
 
 import os
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
@@ -66,6 +66,11 @@ def branch_location(location: str, branch: str | None) -> str:
     """Where Lance keeps the files of a table's branch, given the location of the table or of that branch."""
     suffix = f"/tree/{branch}"
     return location if branch is None or location.endswith(suffix) else location + suffix
+
+
+def branch_ref(path: str, branch: str) -> str:
+    """The file by which Lance knows a branch of a table; each creation of a branch writes it anew."""
+    return f"{path}/_refs/branches/{quote(branch, safe='')}.json"
 
 
 def normalise_root(uri: str | os.PathLike[str]) -> str:

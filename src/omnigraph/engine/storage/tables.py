@@ -21,7 +21,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import is_local, join, version_file
+from omnigraph.engine.storage.layout import branch_location, branch_ref, is_local, join, version_file
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.residual import InlineCommitResidual
 from omnigraph.engine.storage.staged import StagedWrite, as_transaction
@@ -154,15 +154,20 @@ class TableStore:
         long the history is; without it the versions are listed. Versions at or above a published pin are never
         removed while younger ones exist, so the probe meets no gap.
         """
-        if known is None or branch is not None:
+        if known is None:
             return self.open(path, branch=branch).version
+        folder = branch_location(path, branch)
         with step("probe_head", path):
             version = known
-            while self._version_exists(path, version + 1):
+            while self._version_exists(folder, version + 1):
                 version += 1
                 if version - known > 16:
-                    return self.open(path).version
+                    return self.open(path, branch=branch).version
         return version
+
+    def branch_mark(self, path: str, branch: str) -> object:
+        """A value that tells a branch of a table from one made anew under its name; None when there is none."""
+        return self.objects.fingerprint([branch_ref(path, branch)])[0]
 
     def _version_exists(self, path: str, version: int) -> bool:
         return self.objects.has(f"{path}/{version_file(version)}")

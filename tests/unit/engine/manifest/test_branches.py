@@ -104,3 +104,22 @@ def test_a_branch_made_again_under_a_name_shows_nothing_of_its_predecessor(root:
         with pytest.raises(BranchNotFoundError):
             reader.snapshot("side")
     assert seen[0][:2] != seen[1][:2]
+
+
+def test_a_warm_look_at_a_branch_opens_nothing_and_still_sees_what_others_do(
+    root: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = manifest_at(root)
+    _branch(manifest, "team/review")
+    _publish(manifest, "team/review", 2)
+    seen = manifest.snapshot("team/review")
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest.store, "open", lambda *_, **__: pytest.fail("a warm look must not open a table"))
+        assert manifest.snapshot("team/review").version == seen.version
+    _publish(other, "team/review", 1)
+    assert manifest.snapshot("team/review").version == seen.version + 1
+    _drop(other, "team/review")
+    with pytest.raises(BranchNotFoundError):
+        manifest.snapshot("team/review")
+    _branch(other, "team/review")
+    assert manifest.snapshot("team/review").head == manifest.snapshot().head
