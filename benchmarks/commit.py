@@ -1,6 +1,6 @@
 """What a commit costs, beside raw pylance doing the same work in the same run.
 
-    python benchmarks/commit.py [--commits 5000] [--rows 1000000] [--out results/commit.json]
+    python benchmarks/commit.py [--commits 100,5000] [--rows 1000000] [--out results/commit.json]
 
 Runs that are compared alternate step by step, so that other work on the machine hits both alike; read ratios, not
 milliseconds. A line ends with its aim, where it has one, and whether it was met.
@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +31,21 @@ from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.errors import ConflictError
-from omnigraph.graph import create
+from omnigraph.graph import connect, create
 from omnigraph.plan import compile_query
 from omnigraph.plan.operators import WritePlan
 
 SCHEMA = "node P { k: String @key  n: I64? }\nedge K: P -> P { w: F64? }"
 RESULTS = Path(__file__).parent / "results" / "commit.json"
 PAIR = "query pair($k: String, $n: I64) { insert P { k: $k, n: $n } insert K { from: $k, to: $k, w: 1.0 } }"
+FIRST_COMMIT = """
+import sys, time, lance, pyarrow.dataset
+from omnigraph.graph import connect
+query = "query pair($k: String) { insert P { k: $k } insert K { from: $k, to: $k } }"
+start = time.perf_counter()
+connect(sys.argv[1]).mutate(query, {"k": sys.argv[2]})
+print((time.perf_counter() - start) * 1_000)
+"""
 figures: dict[str, Any] = {}
 
 
@@ -54,14 +65,37 @@ class Pairs:
     """A graph into which one node and one edge are written per commit."""
 
     def __init__(self, folder: Path, durability: str) -> None:
-        self.context: GraphContext = create(folder, SCHEMA, durability=durability).context
+        self.folder = folder
+        if folder.exists():
+            self.graph = connect(folder, durability=durability)
+        else:
+            self.graph = create(folder, SCHEMA, durability=durability)
+        self.context: GraphContext = self.graph.context
         plan = compile_query(self.context.catalog, PAIR, None)
         assert isinstance(plan, WritePlan)
-        self.plan, self.count = plan, 0
+        self.plan, self.count = plan, self.context.manifest.snapshot().version
 
     def commit(self) -> None:
         self.count += 1
         mutate(self.context, self.plan, {"k": f"k{self.count}", "n": self.count})
+
+    def list(self, limit: int) -> None:
+        assert len(self.graph.history.list(limit=limit)) == limit
+
+    def revisit(self) -> None:
+        """Read a snapshot of long ago by its commit, which the manifest has let go."""
+        early = self.graph.snapshot(at=30)
+        assert early.head is not None
+        assert self.graph.snapshot(at=early.head).version == 30
+
+    def first_commit(self) -> float:
+        """What the first commit costs in a process of its own, opening the graph included."""
+        self.count += 1
+        arguments = [str(self.folder), f"k{self.count}"]
+        answer = subprocess.run(
+            [sys.executable, "-c", FIRST_COMMIT, *arguments], check=True, capture_output=True, text=True
+        )
+        return float(answer.stdout)
 
 
 class RawPairs:
@@ -124,20 +158,46 @@ def small_commits(folder: Path, rounds: int) -> None:
     report("full against raw pylance, p50", median["full"] / median["raw"], "x")
 
 
-def long_history(folder: Path, commits: int) -> None:
-    old, young = Pairs(folder / "old", "fast"), Pairs(folder / "young", "fast")
-    for _ in range(commits - old.count):
-        old.commit()
-    for _ in range(100):
-        young.commit()
-    before, after = [], []
-    for _ in range(150):
-        before.append(timed(young.commit))
-        after.append(timed(old.commit))
-    ratio = float(np.percentile(after, 50) / np.percentile(before, 50))
-    report(f"p50 at {commits} commits against p50 at 100", ratio, "x", 1.3)
-    disk = sum(file.stat().st_size for file in (folder / "old").rglob("*") if file.is_file())
-    report(f"disk after {commits} commits", disk / 2**20, "MB")
+def long_history(folder: Path, marks: list[int], rounds: int = 150) -> None:
+    """An old graph beside a fresh one, written in turn: whatever grows with the history shows in the ratios.
+
+    A graph that is already in the folder is continued, so that a history of many hours is built once.
+    """
+    old = Pairs(folder / "old", "fast")
+    for mark in marks:
+        while old.count < mark:
+            old.commit()
+        young = Pairs(folder / f"young-{mark}", "fast")
+        for _ in range(100):
+            young.commit()
+        _compare("p50 of a commit", mark, old.commit, young.commit, rounds, aim=1.3)
+        _compare("history.list(limit=20)", mark, partial(old.list, 20), partial(young.list, 20), 20)
+        _compare("history.list(limit=80)", mark, partial(old.list, 80), partial(young.list, 80), 20)
+        _compare("snapshot at an old commit", mark, old.revisit, young.revisit, 20)
+        _compare("first commit of a process", mark, old.first_commit, young.first_commit, 5)
+        disk = sum(file.stat().st_size for file in (folder / "old").rglob("*") if file.is_file())
+        report(f"disk after {mark} commits", disk / 2**20, "MB")
+
+
+def _compare(
+    what: str,
+    mark: int,
+    old: Callable[[], float | None],
+    young: Callable[[], float | None],
+    rounds: int,
+    aim: float | None = None,
+) -> None:
+    """Run both in turn; whoever measures itself returns milliseconds."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for work, values in zip((young, old), spent, strict=True):
+            start = time.perf_counter()
+            own = work()
+            values.append((time.perf_counter() - start) * 1_000 if own is None else own)
+    median = [float(np.percentile(values, 50)) for values in spent]
+    report(f"{what}, young", median[0], "ms")
+    report(f"{what}, at {mark} commits", median[1], "ms")
+    report(f"{what}, at {mark} against 100", median[1] / median[0], "x", aim)
 
 
 def upsert(folder: Path, rows: int) -> None:
@@ -210,18 +270,20 @@ def threads(folder: Path, count: int, each: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--commits", type=int, default=5_000)
+    parser.add_argument("--commits", default="100,5000", help="where a long history is compared with a fresh one")
+    parser.add_argument("--history", type=Path, default=None, help="a folder whose old graph is continued and kept")
     parser.add_argument("--rounds", type=int, default=150)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
+    marks = [int(mark) for mark in options.commits.split(",")]
     parts: dict[str, Callable[[Path], None]] = {
         "small": lambda folder: small_commits(folder, options.rounds),
         "threads": lambda folder: threads(folder, 8, 25),
         "upsert": lambda folder: upsert(folder, options.rows),
         "cascade": lambda folder: cascade(folder, options.rows),
-        "history": lambda folder: long_history(folder, options.commits),
+        "history": lambda folder: long_history(options.history or folder, marks),
     }
     for name, part in parts.items():
         if not options.only or name in options.only.split(","):

@@ -3,11 +3,13 @@
 The manifest holds the newest commits, because they must become visible with what they commit. Older ones move to
 `_graph_commits.lance` in batches, always before they leave the manifest, so that the two together are complete at any
 moment and a publish never rewrites a long history. Both tables of this module are projections: if one is missing or
-behind, it is completed from the manifest, and what left the manifest long ago from its earlier versions.
+behind, it is completed from the manifest, and what left the manifest long ago from its earlier versions. A commit takes
+along everything that is known of it, so that it can be told as well after years as on its first day.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +20,8 @@ import pyarrow.compute
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage import layout
-from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.evolve import stage_columns
+from omnigraph.engine.storage.handle import RowFilter, TableHandle
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import CommitNotFoundError, ConflictError, FormatError, NotFoundError, StorageError
 from omnigraph.ids import MAIN, CommitId
@@ -38,8 +41,12 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("parent_commit_id", pa.utf8()),
         pa.field("merged_parent_commit_id", pa.utf8()),
         pa.field("created_at", _MICROS, nullable=False),
+        pa.field("actor_id", pa.utf8()),
+        pa.field("properties", pa.utf8()),
     ]
 )
+"""`properties` is JSON, null without any. A commit table without the last two columns gets them when it is next
+written; until then the table of actors tells who made a commit."""
 ACTORS_SCHEMA = pa.schema(
     [
         pa.field("graph_commit_id", pa.utf8(), nullable=False),
@@ -48,13 +55,15 @@ ACTORS_SCHEMA = pa.schema(
     ]
 )
 ARCHIVE_ATTEMPTS = 5
+PAGE = 64
+"""Commits read from the commit table at least, when only the newest are wanted."""
 
 
 def _commit_rows(commits: Sequence[CommitRecord]) -> pa.Table:
-    columns: dict[str, list[object]] = {name: [] for name in COMMITS_SCHEMA.names}
-    for commit in commits:
-        for name in COMMITS_SCHEMA.names:
-            columns[name].append(getattr(commit, name))
+    columns: dict[str, list[object]] = {
+        name: [getattr(commit, name) for commit in commits] for name in COMMITS_SCHEMA.names if name != "properties"
+    }
+    columns["properties"] = [json.dumps(dict(c.properties)) if c.properties else None for c in commits]
     return pa.table(columns, schema=COMMITS_SCHEMA)
 
 
@@ -70,8 +79,40 @@ def _actor_rows(commits: Sequence[CommitRecord]) -> pa.Table:
     )
 
 
-def _among(ids: Sequence[str] | None) -> pa.compute.Expression | None:
-    return None if ids is None else pa.compute.field("graph_commit_id").isin(list(ids))
+def _among(ids: Sequence[str]) -> pa.compute.Expression:
+    return pa.compute.field("graph_commit_id").isin(list(ids))
+
+
+def _below(version: int, count: int) -> str:
+    """The commits of `count` manifest versions up to this one, on whatever branch."""
+    return f"manifest_version <= {version} AND manifest_version > {max(0, version - count)}"
+
+
+def read_commits(rows: pa.Table, actors: pa.Table | None) -> dict[CommitId, CommitRecord]:
+    """The commits that rows of the commit table stand for; `actors` names those of rows that do not tell theirs."""
+    if not rows.num_rows:
+        return {}
+    named: dict[str, str] = {}
+    if actors is not None:
+        named = dict(zip(actors["graph_commit_id"].to_pylist(), actors["actor_id"].to_pylist(), strict=True))
+    for later in {"actor_id", "properties"}.difference(rows.schema.names):
+        rows = rows.append_column(later, pa.nulls(rows.num_rows, pa.utf8()))
+    created = rows.schema.get_field_index("created_at")
+    rows = rows.set_column(created, "created_at", rows["created_at"].cast(pa.int64()))
+    columns = (rows[name].to_pylist() for name in COMMITS_SCHEMA.names)
+    return {
+        commit_id: CommitRecord(
+            commit_id,
+            branch,
+            version,
+            parent,
+            merged,
+            actor or named.get(commit_id),
+            created_at,
+            json.loads(properties) if properties else {},
+        )
+        for commit_id, branch, version, parent, merged, created_at, actor, properties in zip(*columns, strict=True)
+    }
 
 
 class History:
@@ -116,11 +157,11 @@ class History:
         Returns which of the rows' commits and of those asked about the table held before.
         """
         for _ in range(ARCHIVE_ATTEMPTS):
-            handle = self._open_or_create(path, rows.schema)
-            held = self._held(handle, [*rows["graph_commit_id"].to_pylist(), *asked])
-            missing = rows.filter(pa.compute.invert(pa.compute.is_in(rows["graph_commit_id"], value_set=held)))
-            staged = stage_changes(handle, new_rows=missing)
             try:
+                handle = self._open_or_create(path, rows.schema)
+                held = self._held(handle, [*rows["graph_commit_id"].to_pylist(), *asked])
+                missing = rows.filter(pa.compute.invert(pa.compute.is_in(rows["graph_commit_id"], value_set=held)))
+                staged = stage_changes(handle, new_rows=missing)
                 if staged is not None:
                     self._manifest.store.commit(handle, staged, {})
                 return set(held.to_pylist())
@@ -137,7 +178,10 @@ class History:
     def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:
         store = self._manifest.store
         try:
-            return store.open(path)
+            handle = store.open(path)
+            if set(schema.names) <= set(handle.schema.names):
+                return handle
+            return store.commit(handle, stage_columns(handle, schema, {}), {})
         except StorageError as exc:
             if exc.kind != "not_found":
                 raise
@@ -193,51 +237,55 @@ class History:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def _archived(self, only: Sequence[str] | None = None) -> dict[CommitId, CommitRecord]:
-        """The commits of the commit tables: all, or those named."""
+    def _archived(self, filter: RowFilter | None = None) -> dict[CommitId, CommitRecord]:
+        """The commits of the commit tables: all, or those a filter selects."""
         store = self._manifest.store
         if not store.exists(layout.GRAPH_COMMITS):
             return {}
-        rows = store.open(layout.GRAPH_COMMITS).scan(filter=_among(only))
-        if not rows.num_rows:
-            return {}
-        actors: dict[str, str] = {}
-        if store.exists(layout.COMMIT_ACTORS):
-            named = store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"], _among(only))
-            actors = dict(zip(named["graph_commit_id"].to_pylist(), named["actor_id"].to_pylist(), strict=True))
-        rows = rows.set_column(
-            rows.schema.get_field_index("created_at"), "created_at", rows["created_at"].cast(pa.int64())
-        )
-        columns = (rows[name].to_pylist() for name in COMMITS_SCHEMA.names)
-        return {
-            commit_id: CommitRecord(commit_id, branch, version, parent, merged, actors.get(commit_id), created_at)
-            for commit_id, branch, version, parent, merged, created_at in zip(*columns, strict=True)
-        }
+        rows = store.open(layout.GRAPH_COMMITS).scan(filter=filter)
+        return read_commits(rows, self._actors(rows, filter))
+
+    def _actors(self, commits: pa.Table, filter: RowFilter | None) -> pa.Table | None:
+        store = self._manifest.store
+        if not commits.num_rows or not store.exists(layout.COMMIT_ACTORS):
+            return None
+        wanted = None if filter is None else _among(commits["graph_commit_id"].to_pylist())
+        return store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"], wanted)
 
     def list(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitRecord]:
         """The commits reachable from a branch's head, newest first."""
         state = self._manifest.snapshot(branch).state
-        known: Mapping[CommitId, CommitRecord] = state.commits
-        complete = False
+        known: dict[CommitId, CommitRecord] = dict(state.commits)
         found: dict[CommitId, CommitRecord] = {}
+        everything = False
         todo: list[tuple[CommitId, CommitRecord | None]] = [] if state.head is None else [(state.head, None)]
         while todo:
             commit_id, child = todo.pop()
             if commit_id in found:
                 continue
-            if commit_id not in known and not complete:
-                known, complete = {**self._archived(), **state.commits}, True
+            if commit_id not in known and not everything:
+                everything = limit is None or self._has_merges(found.values())
+                known = {**self._older(commit_id, child, None if everything else limit), **known}
             if commit_id not in known and child is not None:
-                known = {**known, **self._recover(commit_id, child, known)}
+                known.update(self._recover(commit_id, child, known))
             commit = known.get(commit_id)
             if commit is None:
                 raise FormatError(f"commit {commit_id} is the head of '{branch}' but recorded nowhere")
             found[commit_id] = commit
             todo.extend((parent, commit) for parent in commit.parents)
-            if limit is not None and len(found) >= limit and not complete and not self._has_merges(found.values()):
+            if limit is not None and len(found) >= limit and not everything and not self._has_merges(found.values()):
                 break
         ordered = sorted(found.values(), key=lambda commit: commit.order, reverse=True)
         return ordered if limit is None else ordered[:limit]
+
+    def _older(
+        self, wanted: CommitId, child: CommitRecord | None, limit: int | None
+    ) -> Mapping[CommitId, CommitRecord]:
+        """Commits from the commit table: all of them, or the wanted one and some that are likely wanted next."""
+        if limit is None or child is None:
+            return self._archived()
+        page = self._archived(_below(child.manifest_version, max(limit, PAGE)))
+        return page if wanted in page else {**page, **self._archived(_among([wanted]))}
 
     @staticmethod
     def _has_merges(commits: Iterable[CommitRecord]) -> bool:
@@ -253,7 +301,7 @@ class History:
         main = self._manifest.snapshot(MAIN).state.commits
         if wanted in main:
             return main[wanted]
-        archived = self._archived([wanted])
+        archived = self._archived(_among([wanted]))
         if wanted in archived:
             return archived[wanted]
         for branch in self._manifest.branches()[1:]:

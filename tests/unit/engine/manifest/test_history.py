@@ -3,6 +3,7 @@
 import multiprocessing
 import shutil
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -19,8 +20,10 @@ from tests.unit.engine.manifest.publishers import (
     manifest_at,
 )
 
+from omnigraph.engine.manifest import history as history_module
 from omnigraph.engine.manifest import publish as publish_module
 from omnigraph.engine.manifest import records
+from omnigraph.engine.manifest.history import COMMITS_SCHEMA
 from omnigraph.engine.manifest.publish import ARCHIVE_EVERY, COMMIT_WINDOW, COMMITS_KEPT, Manifest
 from omnigraph.engine.storage import layout
 from omnigraph.errors import CommitNotFoundError, FormatError
@@ -64,6 +67,60 @@ def test_an_archived_commit_keeps_its_parents_actor_and_time(manifest: Manifest)
     assert manifest.history.snapshot_at(snapshot.head).state.version == snapshot.version
     with pytest.raises(CommitNotFoundError):
         manifest.history.find("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+
+def test_the_properties_of_a_commit_outlive_the_window_and_the_loss_of_its_table(
+    root: Path, manifest: Manifest
+) -> None:
+    facts = {"source": "crane \u2013 7", "batch": "12"}
+    told = manifest.publish("main", [], lineage=replace(lineage(), properties=facts)).head
+    assert told is not None
+    _publish(manifest, 2 * COMMIT_WINDOW)
+    assert told not in manifest.snapshot().state.commits
+    assert manifest.history.find(told).properties == facts
+    assert [c.properties for c in manifest.history.list() if c.properties] == [facts]
+    for path in _projections(root):
+        shutil.rmtree(path)
+    assert manifest_at(root).history.find(told).properties == facts
+    _publish(manifest_at(root), COMMIT_WINDOW)
+    healed = manifest_at(root)
+    manifest_versions = healed.store.versions(layout.MANIFEST)
+    healed.store.residual.cleanup_versions(layout.MANIFEST, versions=manifest_versions[:-1])
+    assert healed.history.find(told).properties == facts, "the commit table alone tells them again"
+
+
+def test_a_lost_table_of_actors_costs_no_actor(root: Path, manifest: Manifest) -> None:
+    _publish(manifest, 2 * COMMIT_WINDOW)
+    before = manifest.history.list()
+    shutil.rmtree(root / layout.COMMIT_ACTORS)
+    assert manifest_at(root).history.list() == before
+
+
+def test_a_commit_table_of_six_columns_gets_the_others_when_it_is_next_written(root: Path, manifest: Manifest) -> None:
+    place = str(root / layout.GRAPH_COMMITS)
+    narrow = lance.dataset(place).to_table().select(COMMITS_SCHEMA.names[:6])
+    shutil.rmtree(place)
+    lance.write_dataset(narrow, place, enable_stable_row_ids=True, data_storage_version="2.2")
+    facts = {"batch": "12"}
+    told = manifest.publish("main", [], lineage=replace(lineage(), properties=facts)).head
+    assert told is not None
+    assert len(manifest.history.list()) == 2
+    _publish(manifest, 2 * COMMIT_WINDOW)
+    assert lance.dataset(place).schema.names == COMMITS_SCHEMA.names
+    assert manifest_at(root).history.find(told).properties == facts
+    assert_linear(manifest_at(root).history, 2 * COMMIT_WINDOW + 2)
+
+
+def test_a_limited_list_reads_a_page_of_the_commit_table(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
+    _publish(manifest, 5 * COMMIT_WINDOW)
+    whole = manifest.history.list()
+    read: list[int] = []
+    real = history_module.read_commits
+    monkeypatch.setattr(
+        history_module, "read_commits", lambda rows, actors: read.append(rows.num_rows) or real(rows, actors)
+    )
+    assert manifest.history.list(limit=COMMIT_WINDOW + 10) == whole[: COMMIT_WINDOW + 10]
+    assert sum(read) <= 2 * (COMMIT_WINDOW + 10)
 
 
 def test_deleted_commit_tables_cost_no_answer_and_come_back(root: Path, manifest: Manifest) -> None:
