@@ -164,6 +164,8 @@ def test_the_commit_tables_have_their_schemas(root: Path) -> None:
         ("parent_commit_id", pa.utf8(), True),
         ("merged_parent_commit_id", pa.utf8(), True),
         ("created_at", micros, False),
+        ("actor_id", pa.utf8(), True),
+        ("properties", pa.utf8(), True),
     ]
     assert columns(lance.dataset(str(root / "_graph_commit_actors.lance")).schema) == [
         ("graph_commit_id", pa.utf8(), False),
