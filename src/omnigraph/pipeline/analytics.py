@@ -73,7 +73,8 @@ class Analytics:
 
     def _named(self, found: DataFrame, fill: Mapping[str, int | float]) -> DataFrame:
         """Per vertex what was found for its number; vertices without get the values of `fill`."""
-        return self._vertices.join(found, "v", "left").drop("v").fillna(dict(fill))
+        named = self._vertices.join(found, "v", "left").drop("v")
+        return named.fillna(dict(fill)) if fill else named
 
     # --- measures ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ fails before that leaves unreferenced files and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,17 +23,19 @@ from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.rows import WriteKind
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest
 from omnigraph.engine.staging.writer import write
-from omnigraph.engine.storage.fragments import read_fragment_rows, stage_prepared
+from omnigraph.engine.storage.fragments import stage_prepared
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.staged import StagedWrite, stage_fragments, write_fragment_files
+from omnigraph.engine.storage.staged import StagedWrite, stage_fragments
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError, KeyConflictError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, parse_branch, stored_branch
 from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
 from omnigraph.pipeline.check import SHOWN_MAX, SetChecks, Staged
 from omnigraph.pipeline.frames import TableAt, to_spark
-from omnigraph.pipeline.leftovers import discard, discard_outcome
-from omnigraph.pipeline.merge import Prepared, drop_superseded, prepare_merge
-from omnigraph.pipeline.progress import Listener, Phases
+from omnigraph.pipeline.leftovers import StagedFiles
+from omnigraph.pipeline.merge import Prepared, delete_marked, drop_superseded, prepare_merge
+from omnigraph.pipeline.moving import copied
+from omnigraph.pipeline.progress import Listener, Phases, is_remote
 from omnigraph.pipeline.quick import QuickChecks
 from omnigraph.pipeline.session import obtain_session, parallelism
 from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, pack, resolve
@@ -79,7 +81,9 @@ class Job:
     phases: Phases
     outcome: StageOutcome = field(default_factory=StageOutcome)
     plan: StagePlan | None = None
-    abandoned: list[tuple[Target, tuple[str, ...]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.files = StagedFiles(self.context.store)
 
     @property
     def tables(self) -> list[TableKey]:
@@ -151,8 +155,7 @@ def _run(job: Job) -> LoadResult:
         )
         written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator))
         commit_id = written.committed.commit_id if written.committed else None
-        for target, names in job.abandoned:
-            discard(job.context.store, target, names)
+        job.files.discard()
         job.phases.close("commit")
     return _result(job, commit_id, time.perf_counter() - began)
 
@@ -197,11 +200,17 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
         task = 1 + max((report["task"] for report in found), default=task)
         reports += found
     job.outcome = gather(reports)
+    for key, fragments in job.outcome.fragments.items():
+        job.files.wrote(targets[key], [fragment.text for fragment in fragments])
+    job.files.require_visible()
+    staged_rows = sum(job.outcome.rows().values())
+    job.phases.count_rows_with(lambda: staged_rows)
 
 
 def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
     """One attempt on one snapshot: check the staged rows against it, and hand each table's change over."""
     snapshot, mode = transaction.snapshot, job.options.mode
+    job.files.begin_attempt()
     if job.options.unless is not None and job.options.unless():
         return
     committed = {key: (TableAt.of(job.context.root, entry), entry.row_count) for key, entry in snapshot.entries.items()}
@@ -223,7 +232,7 @@ def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
                     with _discarding(job):
                         refuse_findings(check(), fragments, locator, job.options.errors_to)
                 if kind == "uniqueness" and mode == "merge":
-                    staged = _last_ones(job.session, staged, quick)
+                    staged = _last_ones(job, staged, quick)
                     checks.replace(staged)
         transaction.depend_on(checks.read | quick.read)
         for key, each in sorted(staged.items()):
@@ -239,67 +248,50 @@ def _staged(job: Job, key: TableKey, committed: Mapping[TableKey, tuple[TableAt,
     return Staged(job.context.catalog.tables[key], job.plan.targets[key], fragments, table, rows)
 
 
-def _last_ones(session: SparkSession, staged: Mapping[TableKey, Staged], quick: QuickChecks) -> dict[TableKey, Staged]:
+def _last_ones(job: Job, staged: Mapping[TableKey, Staged], quick: QuickChecks) -> dict[TableKey, Staged]:
     """In a merge the last of several records of one explicit id counts; of a key there are never several."""
-    return {
-        key: each if each.keyed or quick.has_distinct_ids(each) else drop_superseded(session, each)
-        for key, each in staged.items()
-    }
+    found = dict(staged)
+    for key, each in staged.items():
+        if not each.keyed and not quick.has_distinct_ids(each):
+            found[key] = drop_superseded(job.session, each)
+            job.files.wrote(each.target, [fragment.text for fragment in found[key].fragments])
+    return found
 
 
 def _hand_over(job: Job, transaction: Transaction, key: TableKey, staged: Staged) -> None:
     """Tell the transaction how the table's change is staged."""
-    mode = job.options.mode
-    entry = transaction.snapshot.entry(key)
-    inherits = entry.branch != stored_branch(job.options.branch)
-    if mode == "merge" and inherits:
-        # The branch has no line of this table yet, so what executors could prepare would lie in its parent's.
-        transaction.upsert(staged.entity, _rows(staged))
-        return
+    mode, store, target = job.options.mode, job.context.store, staged.target
+    # A branch without a line of its own of this table gets one when the write is armed, and the files are copied then.
+    forks = transaction.snapshot.entry(key).branch != stored_branch(job.options.branch)
+    texts: Sequence[str] = [fragment.text for fragment in staged.fragments]
     if mode == "merge":
         with job.phases.phase("merge", job.session):
-            prepared = prepare_merge(job.session, staged)
-        job.abandoned.append((staged.target, prepared.abandoned))
-        transaction.stage_with(key, WriteKind.MERGE, lambda base: _stage_prepared(base, prepared))
-        return
-    kind = WriteKind.REPLACE if mode == "overwrite" else WriteKind.INSERT
-    texts = [fragment.text for fragment in staged.fragments]
-
-    def stage(base: TableHandle) -> StagedWrite | None:
-        local = texts if base.uri == staged.target.uri else _copied(staged, base)
-        return stage_fragments(base, local, overwrite=mode == "overwrite")
-
-    transaction.stage_with(key, kind, stage)
+            prepared = prepare_merge(job.session, staged, only_mark=forks)
+        texts = prepared.added
+        job.files.wrote(target, texts)
+        transaction.stage_with(key, WriteKind.MERGE, lambda base: _stage_merge(store, target, prepared, base))
+    else:
+        kind = WriteKind.REPLACE if mode == "overwrite" else WriteKind.INSERT
+        transaction.stage_with(key, kind, lambda base: _stage_plain(store, target, texts, base, mode))
+    if not forks:
+        job.files.refer_to(target, texts)
 
 
-def _stage_prepared(base: TableHandle, prepared: Prepared) -> StagedWrite | None:
+def _stage_plain(
+    store: TableStore, source: Target, texts: Sequence[str], base: TableHandle, mode: str
+) -> StagedWrite | None:
+    return stage_fragments(base, copied(store, source, texts, base), overwrite=mode == "overwrite")
+
+
+def _stage_merge(store: TableStore, source: Target, prepared: Prepared, base: TableHandle) -> StagedWrite | None:
+    changed, emptied = delete_marked(base, prepared.marks)
     return stage_prepared(
         base,
-        added=prepared.added,
-        changed=prepared.changed,
-        emptied=prepared.emptied,
+        added=copied(store, source, prepared.added, base),
+        changed=[*prepared.changed, *changed],
+        emptied=[*prepared.emptied, *emptied],
         rows_removed=prepared.rows_removed,
     )
-
-
-def _copied(staged: Staged, base: TableHandle) -> list[str]:
-    """The staged rows once more, where a branch that has just got its own line of the table looks for them."""
-    return [
-        text
-        for fragment in staged.fragments
-        for text in write_fragment_files(
-            base.uri, read_fragment_rows(staged.target.uri, fragment.text, staged.target.schema), staged.target.schema
-        )
-    ]
-
-
-def _rows(staged: Staged) -> pa.Table:
-    parts = [
-        batch
-        for fragment in staged.fragments
-        for batch in read_fragment_rows(staged.target.uri, fragment.text, staged.target.schema)
-    ]
-    return pa.Table.from_batches(parts, staged.target.schema)
 
 
 def _as_frame(session: SparkSession, frame: Frame) -> DataFrame:
@@ -315,8 +307,8 @@ def _discarding(job: Job) -> Iterator[None]:
     try:
         yield
     except (InputError, KeyConflictError):
-        if job.plan is not None:
-            discard_outcome(job.context.store, job.outcome, dict(job.plan.targets))
+        job.files.begin_attempt()
+        job.files.discard()
         raise
 
 
@@ -369,7 +361,4 @@ def _ignore(_: int) -> None:
 
 
 def _row_counter(session: SparkSession) -> _RowCounter:
-    try:
-        return _RowCounter(session.sparkContext.accumulator(0))
-    except Exception:  # noqa: BLE001 -- a Connect session has no context and says so with a class of its own.
-        return _RowCounter(None)
+    return _RowCounter(None if is_remote(session) else session.sparkContext.accumulator(0))

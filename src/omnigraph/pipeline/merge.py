@@ -8,6 +8,7 @@ descriptions of fragments and never a value per row.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,12 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.storage.fragments import (
     delete_from_fragment,
-    fragment_files,
     fragment_rows,
     keep_row_ids,
     read_fragment,
     read_fragment_rows,
 )
+from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import write_fragment_files
 from omnigraph.pipeline.check import Staged
 from omnigraph.pipeline.frames import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, staged_frame, table_frame
@@ -48,34 +49,38 @@ Mask = npt.NDArray[np.bool_]
 class Prepared:
     """One table's upsert, ready to be staged: fragments to add, fragments with new deletions, fragments left empty.
 
-    `abandoned` are files that rewriting made useless; nobody references them.
+    `marks` stand for `changed` and `emptied` where the deletions are written elsewhere: per published fragment a bit
+    for each row.
     """
 
     added: tuple[str, ...]
     changed: tuple[str, ...] = ()
     emptied: tuple[int, ...] = ()
+    marks: tuple[tuple[int, bytes], ...] = ()
     rows_removed: int = 0
-    abandoned: tuple[str, ...] = ()
 
 
-def prepare_merge(session: SparkSession, staged: Staged) -> Prepared:
-    """Find what the staged rows replace and prepare it; reads the published table's ids once."""
+def prepare_merge(session: SparkSession, staged: Staged, *, only_mark: bool = False) -> Prepared:
+    """Find what the staged rows replace and prepare it; reads the published table's ids once.
+
+    With `only_mark` no deletion is written: the table the rows go to does not exist yet.
+    """
+    delete = _mark if only_mark else _delete
     texts = [fragment.text for fragment in staged.fragments]
     if not staged.committed_rows or not staged.ids_given or not texts:
         return Prepared(tuple(texts))
     if max(staged.rows, staged.committed_rows) <= PAIRS_MAX:
         known = _known_pairs(staged)
         rewritten = _each_fragment(session, known, POSITION, _rewrite(staged))
-        deleted = _each_fragment(session, known, ROW_ADDRESS, _delete(staged))
+        deleted = _each_fragment(session, known, ROW_ADDRESS, delete(staged))
     else:
         pairs = _pairs(session, staged).persist()
         try:
             rewritten = _by_fragment(pairs, POSITION, _rewrite(staged)).collect()
-            deleted = _by_fragment(pairs, ROW_ADDRESS, _delete(staged)).collect()
+            deleted = _by_fragment(pairs, ROW_ADDRESS, delete(staged)).collect()
         finally:
             pairs.unpersist()
     untouched = set(range(len(texts))) - {row["fragment"] for row in rewritten}
-    abandoned = [texts[row["fragment"]] for row in rewritten if row["kind"] == "split"]
     return Prepared(
         added=(
             *(row["payload"] for row in rewritten if row["payload"]),
@@ -83,8 +88,8 @@ def prepare_merge(session: SparkSession, staged: Staged) -> Prepared:
         ),
         changed=tuple(row["payload"] for row in deleted if row["kind"] == "changed"),
         emptied=tuple(row["fragment"] for row in deleted if row["kind"] == "emptied"),
+        marks=tuple((row["fragment"], base64.b64decode(row["payload"])) for row in deleted if row["kind"] == "marked"),
         rows_removed=sum(row["rows"] for row in deleted),
-        abandoned=tuple(name for text in abandoned for name in fragment_files(text)),
     )
 
 
@@ -212,6 +217,30 @@ def _delete(staged: Staged) -> Act:
         return [("emptied" if text is None else "changed", number, text or "", len(offsets))]
 
     return act
+
+
+def _mark(_: Staged) -> Act:
+    def act(number: int, pairs: pa.Table) -> list[tuple[Any, ...]]:
+        offsets = _offsets(pairs, ROW_ADDRESS)
+        rows = np.zeros(int(offsets.max()) + 1, dtype=np.bool_)
+        rows[offsets] = True
+        return [("marked", number, base64.b64encode(np.packbits(rows).tobytes()).decode("ascii"), len(offsets))]
+
+    return act
+
+
+def delete_marked(base: TableHandle, marks: Sequence[tuple[int, bytes]]) -> tuple[list[str], list[int]]:
+    """Write the deletions that were only marked: the changed fragments, and those left empty."""
+    changed: list[str] = []
+    emptied: list[int] = []
+    for number, bits in marks:
+        offsets = np.flatnonzero(np.unpackbits(np.frombuffer(bits, dtype=np.uint8)))
+        text = delete_from_fragment(base, number, offsets.astype(np.uint64))
+        if text is None:
+            emptied.append(number)
+        else:
+            changed.append(text)
+    return changed, emptied
 
 
 def _offsets(rows: pa.Table, column: str) -> Offsets:

@@ -1,14 +1,14 @@
 """What a running job tells whoever watches.
 
-A job passes through named phases; inside a phase Spark's own status says how many tasks are done. Watching happens in
-a thread that only reads, so a slow listener never slows the job, and nothing here draws: a listener does.
+A job passes through named phases; inside a phase Spark's own status says how many tasks are done: asked for by a thread
+that only reads, or, of a session far away, sent along with its answers. Nothing here draws: a listener does.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -80,18 +80,39 @@ class Phases:
         """Time a block under a name and, when it runs Spark jobs, report their tasks while they run."""
         began = time.perf_counter()
         self._tell(Progress(name, self._elapsed(), rows=self._rows()))
-        context = _context(session) if self.listener else None
         try:
-            if context is None:
+            with self._watching(name, session if self.listener else None):
                 yield
-            else:
-                with self._watching(name, context):
-                    yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
     @contextmanager
-    def _watching(self, name: str, context: Any) -> Iterator[None]:
+    def _watching(self, name: str, session: SparkSession | None) -> Iterator[None]:
+        if session is None:
+            yield
+            return
+        around = self._hearing(name, session) if is_remote(session) else self._asking(name, session.sparkContext)
+        with around:
+            yield
+
+    @contextmanager
+    def _hearing(self, name: str, session: Any) -> Iterator[None]:
+        """Take what a Spark Connect server tells about the stages of running queries."""
+        seen: dict[int, tuple[int, int]] = {}
+
+        def hear(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            seen.update({stage.stage_id: (stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()})
+            finished, total = (sum(numbers) for numbers in zip(*seen.values(), strict=True)) if seen else (0, 0)
+            self._tell(Progress(name, self._elapsed(), finished, total, self._rows()))
+
+        session.registerProgressHandler(hear)
+        try:
+            yield
+        finally:
+            session.removeProgressHandler(hear)
+
+    @contextmanager
+    def _asking(self, name: str, context: Any) -> Iterator[None]:
         group = f"omnigraph-{id(self):x}-{name}-{time.monotonic_ns()}"
         context.setJobGroup(group, f"omnigraph: {name}")
         stop = threading.Event()
@@ -119,14 +140,9 @@ class Phases:
         return time.perf_counter() - self._began
 
 
-def _context(session: SparkSession | None) -> Any | None:
-    """The session's context, None where there is none to ask (Spark Connect)."""
-    if session is None:
-        return None
-    try:
-        return session.sparkContext
-    except Exception:  # noqa: BLE001 -- a Connect session says so with a class that may not be installed.
-        return None
+def is_remote(session: Any) -> bool:
+    """True for a Spark Connect session, which has no context and runs its driver elsewhere."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import ExecutionError
 from omnigraph.pipeline.java import find_java, prepare_environment
+from omnigraph.pipeline.progress import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,7 @@ def _start(remote: str | None, master: str | None, conf: dict[str, str], notify:
     began = time.perf_counter()
     builder: Any = Session.builder
     if remote:
+        _require_connect()
         notify(f"connecting to Spark at {remote}")
         builder = builder.remote(remote)
         settings = {"spark.sql.session.timeZone": "UTC", **conf}
@@ -105,6 +107,23 @@ def _start(remote: str | None, master: str | None, conf: dict[str, str], notify:
         raise ExecutionError(f"Spark did not start: {_first_line(exc)}", code="spark_start") from exc
     notify(f"Spark {session.version} is ready after {time.perf_counter() - began:.1f} s")
     return session
+
+
+def _require_connect() -> None:
+    missing = [name for name in ("grpc", "grpc_status", "google.rpc", "zstandard") if not _installed(name)]
+    if missing:
+        raise ExecutionError(
+            f"Spark Connect needs packages that are not installed ({', '.join(missing)}): pip install"
+            " 'omnigraph[spark-connect]', or unset SPARK_REMOTE",
+            code="spark_missing",
+        )
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _common_settings() -> dict[str, str]:
@@ -163,20 +182,15 @@ def _machine_memory_mb() -> int:
     return int(min(total, int(text)) if text.isdigit() else total) // 2**20
 
 
-def is_local(session: SparkSession) -> bool:
-    """True when executors share this machine's files: `local[*]` and `local-cluster`."""
-    try:
-        return str(session.sparkContext.master).startswith("local")
-    except Exception:  # noqa: BLE001 -- a Connect session has no context and says so with a class of its own.
-        return False
-
-
 def parallelism(session: SparkSession) -> int:
     """How many tasks run at once, as far as the session tells."""
-    try:
+    if not is_remote(session):
         return max(1, int(session.sparkContext.defaultParallelism))
-    except Exception:  # noqa: BLE001 -- see `is_local`.
-        return max(1, os.cpu_count() or 2)
+    from pyspark.sql import functions as F
+
+    # A server shows what it can do only by doing it: a range is cut into as many parts as fit at once.
+    parts = session.range(0, 1_000).select(F.spark_partition_id().alias("part")).agg(F.max("part")).collect()
+    return int(parts[0][0]) + 1
 
 
 def _silent(_: str) -> None:

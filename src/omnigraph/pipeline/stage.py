@@ -57,7 +57,7 @@ class StagePlan:
 
     schema_source: str
     targets: Mapping[TableKey, Target]
-    buffer_bytes: int = BUFFER_BYTES
+    buffer_bytes: int = field(default_factory=lambda: BUFFER_BYTES)
     problems_max: int = PROBLEMS_PER_TASK
     thorough: bool = False
 
