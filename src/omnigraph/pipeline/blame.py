@@ -19,7 +19,8 @@ from omnigraph.engine.staging.entities import LINE, RECORD
 from omnigraph.errors import ConstraintError, InputError, KeyConflictError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.check import Findings
-from omnigraph.pipeline.files import FileFormat, position_of
+from omnigraph.pipeline.csvs import records_before
+from omnigraph.pipeline.files import FileFormat, is_uri, position_of
 from omnigraph.pipeline.frames import split_position
 from omnigraph.pipeline.shape import shape_feed
 from omnigraph.pipeline.sources import Inputs
@@ -44,7 +45,12 @@ class Blame:
         if not self.record:
             return f"{self.name}: {self.message}" if self.name else self.message
         where = f"record {self.record} (line {self.line})" if self.line else f"row {self.record}"
-        return f"{os.path.basename(self.name) if '/' in self.name else self.name}: {where}: {self.message}"
+        return f"{_short(self.name)}: {where}: {self.message}"
+
+
+def _short(name: str) -> str:
+    """The last part of a path or URI, without the options of its filesystem."""
+    return os.path.basename(name.partition("?")[0] if is_uri(name) else name) if "/" in name else name
 
 
 class Locator:
@@ -102,11 +108,9 @@ class Locator:
         if feed.piece.file.format is FileFormat.PARQUET:
             return Blame(source, record, 0, feed.name, message)
         if source not in self._before:
-            self._before[source] = position_of(feed.piece)
+            is_csv = feed.piece.file.format is FileFormat.CSV
+            self._before[source] = records_before(feed.piece) if is_csv else position_of(feed.piece)
         lines, records = self._before[source]
-        if feed.piece.file.format is FileFormat.CSV:
-            # Records of a CSV file are its lines below the header.
-            return Blame(source, line + lines - 1, line + lines, feed.name, message)
         return Blame(source, record + records, line + lines, feed.name, message)
 
 
@@ -120,7 +124,7 @@ def refuse_problems(outcome: StageOutcome, locator: Locator, inputs: Inputs, err
     if outcome.failures:
         source, message = min(outcome.failures)
         named = inputs.feeds[source].name if 0 <= source < len(inputs.feeds) else ""
-        raise InputError(message if not named or named in message else f"{os.path.basename(named)}: {message}")
+        raise InputError(message if not named or named in message else f"{_short(named)}: {message}")
     if outcome.problem_count:
         ordered = sorted(outcome.problems, key=lambda each: (each.source, each.record, each.line))
         shown = ordered if errors_to else ordered[:SHOWN_MAX]

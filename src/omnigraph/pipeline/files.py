@@ -12,6 +12,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -25,9 +26,10 @@ from omnigraph.errors import InputError, NotFoundError
 PIECE_BYTES = 16 << 20
 LINE_BYTES_MAX = 32 << 20
 
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
 _BLANK_LINES = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
 _GLOB = re.compile(r"[*?\[]")
+_URI_GLOB = re.compile(r"[*\[]")
 
 
 class FileFormat(StrEnum):
@@ -63,6 +65,7 @@ class Piece:
     """A part of a file for one task: bytes of a text file, or row groups of a Parquet file, from `start` to `end`.
 
     `weight` is its size in bytes. `first_row` counts the Parquet rows before it, which makes row numbers absolute.
+    `inside` is true for a piece of CSV whose first byte, or the one before it, lies in a quoted value.
     """
 
     file: InputFile
@@ -70,6 +73,7 @@ class Piece:
     end: int
     weight: int
     first_row: int = 0
+    inside: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class TextBlock:
 
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The Arrow filesystem of a path or URI, and the path inside it."""
-    if "://" not in uri:
+    if not is_uri(uri):
         return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
     try:
         found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
@@ -97,11 +101,15 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 def find_files(source: str | os.PathLike[str], *, default: FileFormat = FileFormat.JSONL) -> list[InputFile]:
     """The files a path, folder, glob or URI stands for, in name order; hidden files of a folder are left out.
 
+    In a URI `*` and `[…]` are wild, while `?` begins the options of its filesystem, such as an endpoint.
+
     Raises:
         NotFoundError: nothing is there.
     """
     text = os.fspath(source)
-    if "://" not in text and _GLOB.search(text) and not os.path.exists(text):
+    if is_uri(text):
+        found = _matching_uris(text, default) if _URI_GLOB.search(text.partition("?")[0]) else _files_at(text, default)
+    elif is_glob(text):
         names = sorted(glob.glob(os.path.expanduser(text), recursive=True))
         found = [file for name in names for file in _files_at(name, default)]
     else:
@@ -109,6 +117,16 @@ def find_files(source: str | os.PathLike[str], *, default: FileFormat = FileForm
     if not found:
         raise NotFoundError(f"no input file at '{text}'")
     return found
+
+
+def is_uri(path: str) -> bool:
+    """True for a location that names its filesystem."""
+    return "://" in path
+
+
+def is_glob(path: str) -> bool:
+    """True for a path on this machine that stands for others."""
+    return not is_uri(path) and bool(_GLOB.search(path)) and not os.path.exists(path)
 
 
 def _files_at(uri: str, default: FileFormat) -> list[InputFile]:
@@ -122,10 +140,40 @@ def _files_at(uri: str, default: FileFormat) -> list[InputFile]:
         listed = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
     except OSError as exc:
         raise InputError(f"'{uri}' cannot be read: {exc}") from exc
-    prefix = uri.rstrip("/")
     inner = path.rstrip("/")
     visible = [entry for entry in listed if entry.is_file and not _hidden(entry.path[len(inner) + 1 :])]
-    named = [(f"{prefix}{entry.path[len(inner) :]}", entry.size) for entry in visible]
+    return _described(uri, inner, visible, default)
+
+
+def _matching_uris(uri: str, default: FileFormat) -> list[InputFile]:
+    """The files below the last plain folder of a URI whose paths match the rest of it."""
+    base, _, options = uri.partition("?")
+    plain = base[: _URI_GLOB.search(base).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    folder = f"{plain}?{options}" if options else plain
+    filesystem, path = open_filesystem(folder)
+    pattern = _glob_pattern(base[len(plain) + 1 :])
+    try:
+        listed = filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+    except OSError as exc:
+        raise InputError(f"'{uri}' cannot be read: {exc}") from exc
+    inner = path.rstrip("/")
+    matching = [entry for entry in listed if entry.is_file and pattern.fullmatch(entry.path[len(inner) + 1 :])]
+    return _described(folder, inner, matching, default)
+
+
+def _glob_pattern(text: str) -> re.Pattern[str]:
+    """A glob over a path: `*` stays within a folder, `**` does not."""
+    parts = re.split(r"(\*\*/?|\*|\[[^\]]*\])", text)
+    meanings = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*"}
+    return re.compile(
+        "".join(meanings.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
+    )
+
+
+def _described(folder: str, inner: str, entries: list[Any], default: FileFormat) -> list[InputFile]:
+    """Files below a folder, named as the folder is."""
+    base, mark, options = folder.partition("?") if is_uri(folder) else (folder, "", "")
+    named = [(f"{base.rstrip('/')}{entry.path[len(inner) :]}{mark}{options}", entry.size) for entry in entries]
     return [_describe(name, size, default) for name, size in sorted(named)]
 
 
@@ -135,7 +183,7 @@ def _hidden(relative: str) -> bool:
 
 
 def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
-    name = uri.lower()
+    name = (uri.partition("?")[0] if is_uri(uri) else uri).lower()
     compressed = name.endswith(".gz")
     ending = os.path.splitext(name.removesuffix(".gz"))[1]
     return InputFile(uri, size, _FORMAT_BY_ENDING.get(ending, default), compressed)
@@ -145,9 +193,12 @@ def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
 
 
 def cut(file: InputFile, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a file, in order; an empty file has none."""
-    if file.format is FileFormat.PARQUET:
-        return _cut_parquet(file, piece_bytes)
+    """The pieces of a file of JSON lines or Parquet, in order; an empty file has none."""
+    return _cut_parquet(file, piece_bytes) if file.format is FileFormat.PARQUET else pieces(file, piece_bytes)
+
+
+def pieces(file: InputFile, piece_bytes: int) -> list[Piece]:
+    """A text file cut at fixed offsets, whatever stands there; a compressed one is not cut."""
     if file.size == 0:
         return []
     if file.compressed:
@@ -188,16 +239,27 @@ def _cut_parquet(file: InputFile, piece_bytes: int) -> list[Piece]:
 # --- reading text ----------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def open_piece(piece: Piece) -> Iterator[Any]:
+    """The file of a piece, from its first byte.
+
+    Raises:
+        InputError: it changed since the job was planned.
+    """
+    filesystem, path = open_filesystem(piece.file.uri)
+    with filesystem.open_input_file(path) as stream:
+        if stream.size() != piece.file.size:
+            raise InputError(f"{piece.file.uri} changed while it was being loaded")
+        yield stream
+
+
 def read_lines(piece: Piece) -> Iterator[TextBlock]:
     """The lines a piece owns, as blocks of whole lines.
 
     Raises:
         InputError: the file changed since the job was planned, or has a line beyond the limit.
     """
-    filesystem, path = open_filesystem(piece.file.uri)
-    with filesystem.open_input_file(path) as stream:
-        if stream.size() != piece.file.size:
-            raise InputError(f"{piece.file.uri} changed while it was being loaded")
+    with open_piece(piece) as stream:
         yield from _inflated(piece, stream) if piece.file.compressed else _range(piece, stream)
 
 
@@ -220,7 +282,7 @@ def _range(piece: Piece, stream: Any) -> Iterator[TextBlock]:
 def _rest_of_line(file: InputFile, stream: Any) -> bytes:
     parts: list[bytes] = []
     length = 0
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(CHUNK):
         newline = chunk.find(b"\n")
         if newline >= 0:
             parts.append(chunk[: newline + 1])
@@ -235,7 +297,7 @@ def _rest_of_line(file: InputFile, stream: Any) -> bytes:
 def _inflated(piece: Piece, stream: Any) -> Iterator[TextBlock]:
     """The lines of a gzip file (of any number of members), a bounded block at a time."""
     held, lines = b"", 0
-    for part in _inflate(piece.file, stream):
+    for part in inflate(piece.file, stream):
         held += part
         if len(held) >= PIECE_BYTES:
             cut_at = held.rfind(b"\n") + 1
@@ -250,10 +312,15 @@ def _inflated(piece: Piece, stream: Any) -> Iterator[TextBlock]:
         yield TextBlock(held, lines)
 
 
-def _inflate(file: InputFile, stream: Any) -> Iterator[bytes]:
+def inflate(file: InputFile, stream: Any) -> Iterator[bytes]:
+    """The content of a gzip file, of any number of members, as it comes.
+
+    Raises:
+        InputError: it is not one, or ends too early.
+    """
     machine = None
     try:
-        while chunk := stream.read(_CHUNK):
+        while chunk := stream.read(CHUNK):
             while chunk:
                 machine = machine or zlib.decompressobj(wbits=31)
                 yield machine.decompress(chunk)

@@ -8,7 +8,7 @@ that an error found much later can still name its record.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from omnigraph.engine.staging.records import read_lines as read_records
 from omnigraph.engine.staging.values import PROBLEMS_MAX, Problem, finish_arrow
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
+from omnigraph.pipeline.csvs import Numbers, csv_blocks, first_record, records_before
 from omnigraph.pipeline.files import FileFormat, Piece, count_lines, open_parquet, read_lines
 from omnigraph.pipeline.sources import ColumnMap, Feed, column_choice
 
@@ -154,29 +155,32 @@ def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, batch_rows: int) -> 
 
 
 def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
-    """CSV with a header line; a value never holds a line end, since lines are what the file is cut by."""
+    """CSV with a header line; quoted values may hold line ends."""
     header = csv_header(feed.piece)
-    for block in read_lines(feed.piece):
-        data, before = block.data, block.lines_before
-        if feed.piece.start == 0 and before == 0:
-            data, before = data[data.find(b"\n") + 1 :], 1
-        if data.strip():
-            table, numbers = _parse_csv(data, header, feed.name)
-            shaped = shape_columns(entity, table, feed.columns, from_text=True)
-            yield _renumber(shaped, numbers + before)
+    is_first = feed.piece.start == 0
+    for block in csv_blocks(feed.piece):
+        data, lines, before = block.data, block.lines, block.records_before
+        if is_first and block.records_before == 0 and len(lines):
+            data, lines = data[first_record(data) :], lines[1:]
+        elif is_first:
+            before -= 1
+        if len(lines):
+            table = _parse_csv(data, header, feed, lines)
+            yield _on_lines(shape_columns(entity, table, feed.columns, first_row=before, from_text=True), lines, before)
 
 
 def csv_header(piece: Piece) -> list[str]:
-    """The column names in a CSV file's first line.
+    """The column names in a CSV file's first record.
 
     Raises:
-        InputError: there is no such line, or a name comes twice.
+        InputError: there is none, or a name comes twice.
     """
-    first = Piece(piece.file, 0, 1, 1)
-    block = next(read_lines(piece if piece.file.compressed else first), None)
-    line = block.data.partition(b"\n")[0] if block else b""
+    whole = piece.file.compressed
+    block = next(csv_blocks(piece if whole else replace(piece, start=0, end=1, inside=False)), None)
+    first = block.data[: first_record(block.data)] if block is not None and len(block.lines) else b""
     try:
-        names = pacsv.read_csv(pa.BufferReader(line + b"\n" if line else b"")).column_names
+        options = pacsv.ParseOptions(newlines_in_values=True)
+        names = pacsv.read_csv(pa.BufferReader(first), parse_options=options).column_names
     except pa.ArrowInvalid as exc:
         raise InputError(f"{piece.file.uri} needs a header line with its column names: {exc}") from exc
     if len(set(names)) < len(names):
@@ -184,23 +188,19 @@ def csv_header(piece: Piece) -> list[str]:
     return list(names)
 
 
-def _parse_csv(
-    data: bytes, header: list[str], name: str
-) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Texts by column, and the line of each row within the block; an empty cell that is not quoted is null."""
-    lines = data.removesuffix(b"\n").split(b"\n")
-    numbers = np.flatnonzero([bool(line.strip()) for line in lines]).astype(np.int64) + 1
-    faults: list[str] = []
+def _parse_csv(data: bytes, header: list[str], feed: Feed, lines: Numbers) -> pa.Table:
+    """Texts by column; an empty cell that is not quoted is null."""
+    faults: list[pacsv.InvalidRow] = []
 
     def refuse(row: pacsv.InvalidRow) -> str:
-        faults.append(f"expected {row.expected_columns} values and found {row.actual_columns}: {row.text[:80]}")
+        faults.append(row)
         return "error"
 
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),
-            read_options=pacsv.ReadOptions(column_names=header, use_threads=False),
-            parse_options=pacsv.ParseOptions(invalid_row_handler=refuse),
+            read_options=pacsv.ReadOptions(column_names=header, use_threads=False, block_size=max(len(data), 1)),
+            parse_options=pacsv.ParseOptions(invalid_row_handler=refuse, newlines_in_values=b'"' in data),
             convert_options=pacsv.ConvertOptions(
                 column_types={column: pa.string() for column in header},
                 strings_can_be_null=True,
@@ -209,17 +209,28 @@ def _parse_csv(
             ),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError) as exc:
-        raise InputError(f"{name} is not readable CSV: {faults[0] if faults else exc}") from exc
-    if table.num_rows != len(numbers):
-        raise InputError(f"{name} is not readable CSV: a quoted value holds a line end")
-    return table, numbers
+        raise InputError(_unreadable(feed, lines, faults, exc)) from exc
+    if table.num_rows != len(lines):
+        raise InputError(f"{feed.name} is not readable CSV: a quote stands inside a value that is not quoted")
+    return table
 
 
-def _renumber(shaped: Shaped, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Shaped:
-    """Rows numbered within a block get the lines they stand on."""
+def _unreadable(feed: Feed, lines: Numbers, faults: list[pacsv.InvalidRow], exc: Exception) -> str:
+    if not faults:
+        return f"{feed.name} is not readable CSV: {exc}"
+    row = faults[0]
+    what = f"expected {row.expected_columns} values and found {row.actual_columns}: {row.text[:80]}"
+    number = row.number if row.number is not None else 0
+    if not 1 <= number <= len(lines):
+        return f"{feed.name} is not readable CSV: {what}"
+    return f"{feed.name} is not readable CSV: line {records_before(feed.piece)[0] + int(lines[number - 1])}: {what}"
+
+
+def _on_lines(shaped: Shaped, lines: Numbers, before: int) -> Shaped:
+    """Rows numbered one by one get the lines they start on."""
     for tables in shaped.tables.values():
-        tables[:] = [table.set_column(table.column_names.index(LINE), LINE, pa.array(numbers)) for table in tables]
-    shaped.problems = [RecordProblem(p.record, int(numbers[p.record - 1]), p.message) for p in shaped.problems]
+        tables[:] = [table.set_column(table.column_names.index(LINE), LINE, pa.array(lines)) for table in tables]
+    shaped.problems = [RecordProblem(p.record, int(lines[p.record - before - 1]), p.message) for p in shaped.problems]
     return shaped
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
-from omnigraph.pipeline.files import FileFormat, InputFile, Piece, cut, find_files
+from omnigraph.pipeline.csvs import cut_csv
+from omnigraph.pipeline.files import PIECE_BYTES, FileFormat, InputFile, Piece, cut, find_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,7 +90,7 @@ def resolve(
     catalog: Catalog,
     *,
     columns: Mapping[str, ColumnMap] | None = None,
-    piece_bytes: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Inputs:
     """Find the files and frames a load is made of.
 
@@ -101,7 +102,6 @@ def resolve(
         NotFoundError: a file is not there.
     """
     maps = {entity_of(name, catalog).table_key: dict(found) for name, found in (columns or {}).items()}
-    cutting = {} if piece_bytes is None else {"piece_bytes": piece_bytes}
     if isinstance(source, Mapping):
         feeds: list[Feed] = []
         frames: list[Frame] = []
@@ -111,14 +111,18 @@ def resolve(
                 frames.append(Frame(data, key, maps.get(key, {}), f"the data of {name}"))
             else:
                 found = [file for path in _paths(data) for file in find_files(path, default=FileFormat.PARQUET)]
-                feeds += [Feed(piece, key, maps.get(key, {})) for file in found for piece in cut(file, **cutting)]
+                feeds += [Feed(piece, key, maps.get(key, {})) for file in found for piece in _pieces(file, piece_bytes)]
         return Inputs(tuple(feeds), tuple(frames))
     if is_frame(source):
         return Inputs(frames=(_lines_frame(source),))
     files = [file for path in _paths(source) for file in find_files(path)]
     for file in files:
         _require_lines(file)
-    return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, **cutting)))
+    return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, piece_bytes)))
+
+
+def _pieces(file: InputFile, piece_bytes: int) -> list[Piece]:
+    return cut_csv(file, piece_bytes) if file.format is FileFormat.CSV else cut(file, piece_bytes)
 
 
 def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:

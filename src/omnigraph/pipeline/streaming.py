@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.recovery import heal
 from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, check_actor, parse_branch
 from omnigraph.pipeline.job import MODES, run_job
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 STREAM, BATCH = "omnigraph.stream", "omnigraph.batch"
+RECENT_COMMITS = 64
 
 
 def write_stream(
@@ -57,7 +60,10 @@ def write_stream(
 
 
 class BatchSink:
-    """Loads the micro-batches of one stream; a batch that is in the history already is passed over."""
+    """Loads the micro-batches of one stream; a batch that is in the history already is passed over.
+
+    A Spark Connect server runs it in a process of its own, where it opens the graph anew.
+    """
 
     def __init__(
         self,
@@ -72,6 +78,13 @@ class BatchSink:
         self._context, self._name, self._type = context, name, type_name
         self._mode, self._branch, self._actor, self._columns = mode, branch, actor, columns
         self._done: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_context": self._context.root, "_done": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._context = open_graph(TableStore.at(state["_context"]))
 
     def load(self, batch: DataFrame, number: int) -> None:
         """Load one micro-batch, unless it is loaded already."""
@@ -97,7 +110,14 @@ class BatchSink:
 
 def last_batch(context: GraphContext, branch: str, name: str) -> int:
     """The number of the newest batch of a stream in a branch's history, -1 when there is none."""
-    for commit in context.manifest.history.list(branch):
-        if commit.properties.get(STREAM) == name:
-            return int(commit.properties[BATCH])
-    return -1
+    looked_at = 0
+    while True:
+        # A stream that runs has committed a moment ago, so most of the history is rarely looked at.
+        limit = max(RECENT_COMMITS, looked_at * 8)
+        commits = context.manifest.history.list(branch, limit=limit)
+        for commit in commits[looked_at:]:
+            if commit.properties.get(STREAM) == name:
+                return int(commit.properties[BATCH])
+        if len(commits) < limit:
+            return -1
+        looked_at = len(commits)
