@@ -180,6 +180,7 @@ class Tables:
     def __init__(self, store):
         self.store = store
         self.handles = {}
+        self.memo = {}
 
     def open(self, table_key):
         if table_key not in self.handles:
@@ -481,6 +482,10 @@ def rows_of(result):
 def check(plan, graph, params, tables, options=None):
     expected = [tuple(canonical(value) for value in row) for row in evaluate(plan, graph, params, NOW)]
     actual = rows_of(execute(plan, tables, params, options=options, now=NOW))
+    if len(actual) % 3 == 1:
+        again = rows_of(execute(plan, tables, params, options=options, now=NOW))
+        assert again == actual or not plan.is_ordered, plan
+        assert Counter(again) == Counter(actual) or plan.limit is not None, plan
     if plan.is_ordered:
         assert actual == expected, plan
     elif plan.limit is None:
@@ -528,8 +533,8 @@ def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_pa
 
 def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_taken(tmp_path, monkeypatch):
     for name, value in {
-        "scan.INDEXED_ROWS_MIN": 0,
-        "scan.ASKED_BEFORE_INDEXING": 1,
+        "lookup.INDEXED_ROWS_MIN": 0,
+        "lookup.ASKED_BEFORE_INDEXING": 1,
         "aggregate.CODES_MIN": 0,
         "adjacency.FEW_NODES_FACTOR": 0,
         "ordering.FEW_TEXTS": 0,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.state import ManifestState
@@ -36,6 +37,11 @@ class Snapshot:
     def head(self) -> CommitId | None:
         """The commit this state is."""
         return self.state.head
+
+    @property
+    def memo(self) -> dict[Any, Any]:
+        """What readers derive from this state, shared by every snapshot of it."""
+        return self.state.memo
 
     @property
     def schema_hash(self) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, RegisterTable, SetSchema, TombstoneTable, UpdateTable
@@ -44,6 +46,11 @@ class ManifestState:
     heads: Mapping[str, Head]
     unknown: tuple[Row, ...] = field(default=(), compare=False)
     schema: SchemaRecord | None = None
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What readers derive from this state, kept for as long as it is."""
+        return {}
 
     @property
     def entries(self) -> dict[TableKey, TableEntry]:

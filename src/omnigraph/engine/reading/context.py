@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 from omnigraph.catalog.types import PropertyType, Scalar
@@ -26,7 +27,12 @@ DATETIME = PropertyType(Scalar.DATETIME)
 
 
 class OpensTables(Protocol):
-    """What reading needs of a snapshot: the table of a type at the snapshot's version."""
+    """What reading needs of a snapshot: the table of a type at the snapshot's version, and a place to keep things."""
+
+    @property
+    def memo(self) -> dict[Any, Any]:
+        """What readers derive from this state of the graph, kept for as long as the state is."""
+        ...
 
     def open(self, table_key: TableKey) -> TableHandle:
         """The table of a type."""
@@ -68,16 +74,18 @@ Words = str | Callable[[], str]
 """Text, or how to make it: notes are written at every step and hardly ever read."""
 
 
-@dataclass
 class Step:
-    """One thing the engine did: what, why, how many rows came out, and how long it took. Times what it encloses."""
+    """One thing the engine did: what, why, how many rows came out, and how long it took."""
 
-    operator: str
-    _detail: Words
-    _reason: Words = ""
-    rows: int = 0
-    seconds: float = 0.0
-    depth: int = 0
+    __slots__ = ("_detail", "_reason", "depth", "operator", "rows", "seconds")
+
+    def __init__(self, operator: str, detail: Words, reason: Words, depth: int) -> None:
+        self.operator = operator
+        self._detail = detail
+        self._reason = reason
+        self.depth = depth
+        self.rows = 0
+        self.seconds = perf_counter()
 
     @property
     def detail(self) -> str:
@@ -93,54 +101,106 @@ class Step:
         """Say why, once it is known."""
         self._reason = reason
 
-    def __enter__(self) -> Step:
-        self.seconds = time.perf_counter()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.seconds = time.perf_counter() - self.seconds
+    def done(self, rows: int) -> None:
+        """The step has ended with so many rows; until now `seconds` held when it began."""
+        self.rows = rows
+        self.seconds = perf_counter() - self.seconds
 
 
-@dataclass
+class Tables:
+    """The tables and the adjacency of one state of the graph that queries have asked for so far."""
+
+    __slots__ = ("adjacency", "edges", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.edges: dict[str, EdgeView] = {}
+        self.adjacency: dict[tuple[str, str], Adjacency] = {}
+
+    @classmethod
+    def of(cls, snapshot: OpensTables) -> Tables:
+        """Those of a snapshot, shared by everything that reads the same state."""
+        found: Tables | None = snapshot.memo.get("tables")
+        if found is None:
+            found = snapshot.memo.setdefault("tables", cls())
+        return found
+
+    def node_view(self, snapshot: OpensTables, type_name: str) -> NodeView:
+        """The node table of a type."""
+        found = self.nodes.get(type_name)
+        if found is None:
+            found = self.nodes[type_name] = node_view(snapshot.open(node_key(type_name)))
+        return found
+
+    def edge_view(self, snapshot: OpensTables, edge_type: str) -> EdgeView:
+        """The edge table of a type."""
+        found = self.edges.get(edge_type)
+        if found is None:
+            found = self.edges[edge_type] = edge_view(snapshot.open(edge_key(edge_type)))
+        return found
+
+
 class Context:
     """One execution of one plan on one snapshot."""
 
-    plan: ReadPlan
-    snapshot: OpensTables
-    params: Mapping[str, Any]
-    options: ReadOptions
-    embedder: EmbedsText | None = None
-    now: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
-    steps: list[Step] = field(default_factory=list)
-    depth: int = 0
-    types: dict[str, str] = field(default_factory=dict)
-    """Node type of each node variable in scope."""
-    edge_types: dict[str, str] = field(default_factory=dict)
-    """Edge type of each edge variable in scope."""
-    deadline: float | None = None
-    memo: dict[Any, Any] = field(default_factory=dict)
-    """What was computed once for this execution, such as the scores of a ranking."""
+    __slots__ = (
+        "_now",
+        "_tables",
+        "deadline",
+        "depth",
+        "edge_types",
+        "embedder",
+        "memo",
+        "options",
+        "params",
+        "plan",
+        "snapshot",
+        "steps",
+        "types",
+    )
 
-    _nodes: dict[str, NodeView] = field(default_factory=dict)
-    _edges: dict[str, EdgeView] = field(default_factory=dict)
+    def __init__(
+        self,
+        plan: ReadPlan,
+        snapshot: OpensTables,
+        params: Mapping[str, Any],
+        options: ReadOptions,
+        embedder: EmbedsText | None = None,
+        now: dt.datetime | None = None,
+    ) -> None:
+        self.plan = plan
+        self.snapshot = snapshot
+        self.params = params
+        self.options = options
+        self.embedder = embedder
+        self.steps: list[Step] = []
+        self.depth = 0
+        self.types: Mapping[str, str] = {}
+        """Node type of each node variable in scope."""
+        self.edge_types: Mapping[str, str] = {}
+        """Edge type of each edge variable in scope."""
+        self.memo: dict[Any, Any] = {}
+        """What was computed once for this execution, such as the scores of a ranking."""
+        self.deadline: float | None = None
+        if options.timeout_seconds is not None:
+            self.deadline = time.monotonic() + options.timeout_seconds
+        self._now = now
+        self._tables = Tables.of(snapshot)
 
-    def __post_init__(self) -> None:
-        if self.options.timeout_seconds is not None:
-            self.deadline = time.monotonic() + self.options.timeout_seconds
+    @property
+    def now(self) -> dt.datetime:
+        """The one moment of this execution."""
+        if self._now is None:
+            self._now = dt.datetime.now(dt.UTC)
+        return self._now
 
     def nodes(self, type_name: str) -> NodeView:
         """The node table of a type."""
-        found = self._nodes.get(type_name)
-        if found is None:
-            found = self._nodes[type_name] = node_view(self.snapshot.open(node_key(type_name)))
-        return found
+        return self._tables.node_view(self.snapshot, type_name)
 
     def edges(self, edge_type: str) -> EdgeView:
         """The edge table of a type."""
-        found = self._edges.get(edge_type)
-        if found is None:
-            found = self._edges[edge_type] = edge_view(self.snapshot.open(edge_key(edge_type)))
-        return found
+        return self._tables.edge_view(self.snapshot, edge_type)
 
     def view(self, variable: str) -> TableView:
         """The table whose rows a variable ranges over."""
@@ -153,11 +213,12 @@ class Context:
 
     def adjacency(self, expand: Expand, direction: Direction) -> Adjacency:
         """The edges an expand follows, seen from the side `direction` starts at."""
-        key = (expand.edge_type, direction)
-        found = self.memo.get(key)
+        key = (expand.edge_type, direction.value)
+        found = self._tables.adjacency.get(key)
         if found is None:
             sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)
-            found = self.memo[key] = adjacency(self.edges(expand.edge_type), sources, targets, direction)
+            found = adjacency(self.edges(expand.edge_type), sources, targets, direction)
+            self._tables.adjacency[key] = found
         return found
 
     def constant(self, value: Value) -> Constant:
@@ -208,7 +269,7 @@ class Context:
             )
 
     def step(self, operator: str, detail: Words, reason: Words = "") -> Step:
-        """Note what is done; used as a context manager it times it, and the caller fills in the rows."""
-        note = Step(operator, detail, reason, depth=self.depth)
+        """Note that something begins; whoever does it says `done` with the rows that came out."""
+        note = Step(operator, detail, reason, self.depth)
         self.steps.append(note)
         return note

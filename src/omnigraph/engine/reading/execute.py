@@ -20,9 +20,10 @@ from omnigraph.engine.reading.aggregate import aggregate_column, group_rows
 from omnigraph.engine.reading.context import Context, EmbedsText, OpensTables, ReadOptions, Step
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
-from omnigraph.engine.reading.match import Counting, match_pattern
+from omnigraph.engine.reading.match import match_pattern
 from omnigraph.engine.reading.ordering import Key, id_key, order_rows, sort_key, tie_break_variables
-from omnigraph.engine.reading.prepare import Prepared, prepare
+from omnigraph.engine.reading.prepare import Prepared
+from omnigraph.engine.reading.program import program_of
 from omnigraph.engine.reading.project import Scores, evaluate
 from omnigraph.engine.reading.rank import rank_rows
 from omnigraph.errors import InternalError, LimitError
@@ -120,15 +121,15 @@ def execute(
         LimitError: more rows, bytes or time than `options` allow.
         InputError: a text given to `nearest` cannot be embedded, or not in the space of the stored vectors.
     """
-    prepared = prepare(plan)
-    context = Context(plan, snapshot, params, options or DEFAULTS, embedder, now or dt.datetime.now(dt.UTC))
-    frame = match_pattern(context, prepared.pattern, prepared.asked, Counting.NUMBERS)
+    program = program_of(plan, snapshot)
+    context = Context(plan, snapshot, params, options or DEFAULTS, embedder, now)
+    frame = match_pattern(context, program.schedule)
     if plan.is_aggregate:
-        return _aggregated(context, prepared, frame)
+        return _aggregated(context, program.prepared, frame)
     if frame.weights is not None:
         context.check_rows(frame.total(), len(frame.columns), "the result")
         frame = frame.unweighted()
-    return _ordered(context, prepared, frame)
+    return _ordered(context, program.prepared, frame)
 
 
 def explain_analyze(
@@ -174,12 +175,12 @@ def _ordered(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
     keys: list[Key] = []
     ties: tuple[Key, ...] = ()
     if plan.rank is not None:
-        with context.step("rank", partial(show, plan.rank), "after all conditions") as note:
-            ranked = rank_rows(context, plan.rank, frame, plan.limit)
-            frame, ties = ranked.frame, ranked.ties
-            scores[plan.rank] = ranked.scores
-            keys.extend(ranked.keys)
-            note.rows = len(frame)
+        note = context.step("rank", partial(show, plan.rank), "after all conditions")
+        ranked = rank_rows(context, plan.rank, frame, plan.limit)
+        frame, ties = ranked.frame, ranked.ties
+        scores[plan.rank] = ranked.scores
+        keys.extend(ranked.keys)
+        note.done(len(frame))
     if plan.is_ordered:
         keys.extend(_order_key(context, key, frame, scores) for key in plan.order)
         keys.extend(ties)
@@ -196,12 +197,10 @@ def _in_order(context: Context, length: int, keys: list[Key]) -> Ints | None:
     plan = context.plan
     if (not keys or length < 2) and (plan.limit is None or plan.limit >= length):
         return None
-    detail = ", ".join(f"{show(key.expression)}{' desc' if key.descending else ''}" for key in plan.order)
-    with context.step(
-        "order" if keys else "limit", detail, "" if plan.limit is None else f"limit {plan.limit}"
-    ) as note:
-        rows = order_rows(length, keys, plan.limit)
-        note.rows = len(rows)
+    limit = "" if plan.limit is None else f"limit {plan.limit}"
+    note = context.step("order" if keys else "limit", partial(_show_order, plan), limit)
+    rows = order_rows(length, keys, plan.limit)
+    note.done(len(rows))
     return rows
 
 
@@ -227,14 +226,14 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         counts = [pa.array([frame.total()], pa.int64())] * len(plan.projections)
         batch = pa.RecordBatch.from_arrays(counts, schema=prepared.schema)
         return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _batches=(batch,))
-    with context.step("aggregate", lambda: ", ".join(show(key) for key in keys) or "all rows") as note:
-        groups = group_rows(context, frame, keys)
-        computed: dict[Expression, pa.Array] = {
-            expression: aggregate_column(context, groups, expression)
-            for expression in prepared.group_expressions
-            if isinstance(expression, Aggregate)
-        }
-        note.rows = len(groups)
+    note = context.step("aggregate", lambda: ", ".join(show(key) for key in keys) or "all rows")
+    groups = group_rows(context, frame, keys)
+    computed: dict[Expression, pa.Array] = {
+        expression: aggregate_column(context, groups, expression)
+        for expression in prepared.group_expressions
+        if isinstance(expression, Aggregate)
+    }
+    note.done(len(groups))
 
     def column(expression: Expression, rows: npt.NDArray[Any] | None) -> pa.Array:
         """A column of the groups, fetched for the rows of interest only."""

@@ -7,7 +7,6 @@ nobody needs were counted instead of listed.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,16 @@ EXACT_MAX = 1 << 53
 """Sums of weights below it are exact in double precision, the faster way to add them."""
 
 
-@dataclass(frozen=True)
 class Frame:
-    """`length` rows; `columns` maps each bound variable to its integers."""
+    """`length` rows; `columns` maps each bound variable to its integers. Frames are never changed once made."""
 
-    length: int
-    columns: dict[str, Ints] = field(default_factory=dict)
-    weights: Ints | None = None
-    """How many equal rows each row stands for; None means one."""
+    __slots__ = ("columns", "length", "weights")
+
+    def __init__(self, length: int, columns: dict[str, Ints] | None = None, weights: Ints | None = None) -> None:
+        self.length = length
+        self.columns: dict[str, Ints] = {} if columns is None else columns
+        self.weights = weights
+        """How many equal rows each row stands for; None means one."""
 
     def __len__(self) -> int:
         return self.length

@@ -49,6 +49,10 @@ class Start:
 
 
 Reason = Callable[[], str]
+"""Words for a choice, made when somebody reads them."""
+
+ONLY_START: Reason = "the only variable left to begin with".__str__
+ONLY_EQUALITY: Reason = "the only variable asked for one value".__str__
 
 
 def choose_start(starts: Collection[Start]) -> tuple[Start, Reason]:

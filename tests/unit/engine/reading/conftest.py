@@ -28,6 +28,7 @@ class Graph:
     store: TableStore
     catalog: Catalog
     handles: dict[str, TableHandle] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict)
 
     def open(self, table_key: str) -> TableHandle:
         if table_key not in self.handles:
