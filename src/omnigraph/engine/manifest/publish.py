@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
@@ -161,10 +161,12 @@ class Manifest:
         expected: Mapping[TableKey, int] | None = None,
         expected_head: CommitId | None = None,
         operation_id: str | None = None,
+        fence: Callable[[], None] | None = None,
     ) -> Snapshot:
         """Make changes visible as one commit, if every expectation holds at that moment.
 
-        `expected` names table versions the caller saw, of tables it wrote and of tables it only read.
+        `expected` names table versions the caller saw, of tables it wrote and of tables it only read. `fence` is asked
+        before every try, and what it raises ends the publish.
 
         Raises:
             ExpectedVersionMismatchError: a table is at another version; nothing was published.
@@ -183,6 +185,8 @@ class Manifest:
             after = apply_changes(
                 self._make_room(seen.state), changes, _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
             )
+            if fence is not None:
+                fence()
             try:
                 committed = self._swap(seen, after, operation_id)
             except ConflictError:
