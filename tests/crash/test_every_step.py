@@ -5,10 +5,10 @@ Lost acknowledgements run always. Refusals, outages and kills, each in a process
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.crash.everywhere import Record, crash_everywhere
 from tests.crash.writes import (
     LOADS,
     MUTATIONS,
@@ -24,27 +24,12 @@ from tests.crash.writes import (
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import connect
 from omnigraph.ids import TableKey
-from omnigraph.testing.crash import Write, baseline, copy_graph, crash_at
+from omnigraph.testing.crash import Write, copy_graph
 from omnigraph.testing.faults import Fault
 
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS}
 QUICK = (Fault.RAISE_AFTER,)
 FAULTS = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in Fault]
-OPERATIONS_MIN = 8
-
-Record = Callable[[str, object], None]
-
-
-def crash_everywhere(
-    write: Write, template: Path, scratch: Path, fault: Fault, record_property: Record, *, open_heals: bool = True
-) -> None:
-    """Visit N = 1, 2, … until no fault is met, and record how many cases there were."""
-    base = baseline(write, template, scratch)
-    number = 1
-    while crash_at(write, base, template, scratch, fault, number, open_heals=open_heals) is not None:
-        number += 1
-    record_property("cases", number - 1)
-    assert number > OPERATIONS_MIN
 
 
 @pytest.mark.parametrize("fault", FAULTS)

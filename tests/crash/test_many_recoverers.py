@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tests.crash.writes import MUTATIONS, Open
 
 from omnigraph.engine.recovery import audit, heal
 from omnigraph.graph import connect
+from omnigraph.testing.children import child_process
 from omnigraph.testing.crash import baseline, check_recovered, content_of, copy_graph
 
 OPENERS = 4
@@ -22,9 +22,7 @@ def test_processes_that_open_a_graph_at_once_settle_a_write_once(
 ) -> None:
     base = baseline(Open(), interrupted[where], scratch)
     root = copy_graph(interrupted[where], scratch / "graph")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["omnigraph.testing.crash", "pandas"])
-    children = [context.Process(target=Open().run, args=(root,), daemon=True) for _ in range(OPENERS)]
+    children = [child_process(Open().run, root) for _ in range(OPENERS)]
     for child in children:
         child.start()
     for child in children:

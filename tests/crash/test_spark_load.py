@@ -1,76 +1,88 @@
 """A load on Spark, crashed at every storage operation of its driver, leaves its rows whole or not at all.
 
-Executors only write files that nobody references; everything that can be seen is done by the driver.
+Executors only write files that nobody references; everything that can be seen is done by the driver. The drivers that
+are killed are processes of their own on the JVM of this one; what is left behind is repeated by the local engine,
+which gives the same graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.conftest import SPARK_SETTINGS
-from tests.crash.test_every_step import crash_everywhere
+from tests.crash.driver import Jvm, SparkLoad
+from tests.crash.everywhere import Record, crash_everywhere
 from tests.crash.writes import CHANGED, PEOPLE, WHOLE
 
 from omnigraph import failpoints
 from omnigraph.engine.recovery import audit
-from omnigraph.graph import Graph, connect
-from omnigraph.testing.crash import baseline, check_recovered, copy_graph, crash_at_failpoint
-from omnigraph.testing.faults import Fault
+from omnigraph.graph import connect
+from omnigraph.testing.children import run_child
+from omnigraph.testing.crash import baseline, check_recovered, content_of, copy_graph, crash_at_failpoint
+from omnigraph.testing.faults import Fault, RecordingStore
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 
 DATA = {"append": PEOPLE, "merge": CHANGED, "overwrite": WHOLE}
+FAULTS = [Fault.RAISE_BEFORE, Fault.RAISE_AFTER, Fault.EXIT_BEFORE, Fault.EXIT_AFTER]
+_GENERATED = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{40,}\b")
 
 
-@dataclass(frozen=True)
-class SparkLoad:
-    """A load on Spark, in the session of its process."""
-
-    source: str
-    mode: str
-
-    def run(self, root: str) -> None:
-        self.again(connect(root))
-
-    def again(self, graph: Graph) -> None:
-        from omnigraph.pipeline.session import obtain_session
-
-        session = obtain_session(master="local[2]", conf=SPARK_SETTINGS)
-        graph.load(self.source, mode=self.mode, engine="spark", spark=session, actor="act-bob", durability="fast")
-
-
-def spark_load(scratch: Path, mode: str) -> SparkLoad:
+def source_of(scratch: Path, mode: str) -> str:
     source = scratch / f"{mode}.jsonl"
     source.write_bytes(DATA[mode])
-    return SparkLoad(str(source), mode)
+    return str(source)
 
 
-@pytest.mark.parametrize(
-    ("mode", "fault"),
-    [(mode, Fault.RAISE_AFTER) for mode in DATA] + [("append", Fault.RAISE_BEFORE)],
-)
-def test_a_load_on_spark_survives_failing_storage(
-    mode: str, fault: Fault, seeded: Path, scratch: Path, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("mode", DATA)
+def test_a_load_on_spark_survives(
+    mode: str, fault: Fault, spark: Any, seeded: Path, scratch: Path, record_property: Record
 ) -> None:
-    crash_everywhere(spark_load(scratch, mode), seeded, scratch, fault, record_property)
+    jvm = Jvm.of(spark) if fault.kills else None
+    crash_everywhere(SparkLoad(source_of(scratch, mode), mode, jvm), seeded, scratch, fault, record_property)
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        (failpoints.MUTATION_POST_STAGE, False),
-        (failpoints.MUTATION_POST_TABLE_COMMIT, False),
-        (failpoints.MUTATION_POST_FINALIZE, True),
-        (failpoints.PUBLISH_AFTER_COMMIT, True),
-    ],
-)
-def test_a_load_on_spark_survives_the_death_of_its_driver(name: str, counts: bool, seeded: Path, scratch: Path) -> None:
-    write = spark_load(scratch, "append")
+def recorded(write: SparkLoad, root: str, notes: str) -> None:
+    """Run a load and note every storage operation of its driver."""
+    with RecordingStore() as store:
+        write.run(root)
+    lines = [f"{step.name} {step.target.removeprefix(root)}" for step in store.seen]
+    Path(notes).write_text(_GENERATED.sub("generated", "\n".join(lines)), encoding="utf-8")
+
+
+@pytest.mark.parametrize("mode", DATA)
+def test_a_driver_on_a_shared_jvm_does_exactly_what_any_driver_does(
+    mode: str, spark: Any, seeded: Path, scratch: Path
+) -> None:
+    source = source_of(scratch, mode)
+    ordinary, attached = copy_graph(seeded, scratch / "a"), copy_graph(seeded, scratch / "b")
+    recorded(SparkLoad(source, mode), ordinary, f"{ordinary}.txt")
+    assert run_child(recorded, SparkLoad(source, mode, Jvm.of(spark)), attached, f"{attached}.txt") == 0
+    operations = Path(f"{ordinary}.txt").read_text(encoding="utf-8")
+    assert Path(f"{attached}.txt").read_text(encoding="utf-8") == operations
+    assert operations.count("\ncommit ") >= 3, "two tables and the manifest at least"
+    assert content_of(connect(ordinary)) == content_of(connect(attached))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mode", ["merge", "overwrite"])
+def test_repeating_a_load_on_either_engine_gives_the_same_graph(mode: str, seeded: Path, scratch: Path) -> None:
+    write = SparkLoad(source_of(scratch, mode), mode)
     base = baseline(write, seeded, scratch)
+    root = copy_graph(seeded, scratch / "twice")
+    write.run(root)
+    write.run(root)
+    assert content_of(connect(root)) == base.twice
+
+
+def test_a_load_on_spark_survives_the_death_of_driver_and_jvm_together(seeded: Path, scratch: Path) -> None:
+    write = SparkLoad(source_of(scratch, "append"), "append")
     root = copy_graph(seeded, scratch / "graph")
-    assert crash_at_failpoint(write, root, f"{name}=exit", timeout_seconds=300)
-    check_recovered(root, (base.once if counts else base.before,))
-    assert len(audit.rows(connect(root).context.store)) == (name != failpoints.MUTATION_POST_STAGE)
+    before = content_of(connect(root))
+    plan = f"{failpoints.MUTATION_POST_TABLE_COMMIT}=exit"
+    assert crash_at_failpoint(write, root, plan, timeout_seconds=300)
+    check_recovered(root, (before,))
+    assert len(audit.rows(connect(root).context.store)) == 1

@@ -18,7 +18,7 @@ from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.recovery import audit
 from omnigraph.errors import GraphError, RecoveryRequiredError, StorageError
 from omnigraph.graph import Graph, connect, create
-from omnigraph.testing.crash import run_child
+from omnigraph.testing.children import run_child
 from omnigraph.testing.faults import Fault, FaultyStore
 from omnigraph.testing.model import SCHEMA, GraphModel, read_model
 

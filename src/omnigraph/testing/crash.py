@@ -7,13 +7,12 @@ hold after recovery. The caller counts N = 1, 2, … until a run meets no fault.
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from omnigraph import failpoints
 from omnigraph.engine.operations.verify import verify
@@ -23,10 +22,10 @@ from omnigraph.engine.storage import layout
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.ids import RECOVERY_ACTOR, stored_branch
+from omnigraph.testing.children import CHILD_SECONDS_MAX, run_child
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE, FailpointPlan
 from omnigraph.testing.faults import Fault, FaultyStore, Step
 
-CHILD_SECONDS_MAX = 60.0
 Content = Mapping[str, tuple[str, ...]]
 _GENERATED = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
 
@@ -181,24 +180,6 @@ def crash_at_failpoint(write: Write, root: str, plan: str, *, timeout_seconds: f
 def _child_with_failpoints(write: Write, root: str, plan: str) -> None:
     failpoints.install(FailpointPlan(plan))
     write.run(root)
-
-
-def run_child(target: Any, *arguments: Any, timeout_seconds: float = CHILD_SECONDS_MAX) -> int | None:
-    """Run a function in a process of its own and return its exit code.
-
-    Children come from a server that has imported everything and used nothing, because a process forked after Lance
-    was used may hang.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["omnigraph.testing.crash", "pandas"])
-    child = context.Process(target=target, args=arguments, daemon=True)
-    child.start()
-    child.join(timeout_seconds)
-    if child.is_alive():
-        child.kill()
-        child.join()
-        raise AssertionError(f"a child process did not end within {timeout_seconds:g} s")
-    return child.exitcode
 
 
 # --- what must hold after recovery -----------------------------------------------------------------------------------
