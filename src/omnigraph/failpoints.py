@@ -20,6 +20,7 @@ INIT_AFTER_COORDINATOR: Final = "init.after_coordinator_init"
 
 # --- one write ---
 MUTATION_POST_STAGE: Final = "mutation.post_stage_pre_effect_gate"
+MUTATION_PRE_ARM: Final = "mutation.post_check_pre_sidecar"
 MUTATION_PRE_FORK: Final = "mutation.post_sidecar_pre_fork"
 MUTATION_POST_FORK: Final = "mutation.post_fork_pre_commit"
 MUTATION_POST_TABLE_COMMIT: Final = "mutation.post_table_commit"
@@ -33,6 +34,7 @@ PUBLISH_REJECTED: Final = "publish.rejected_after_effects"
 # --- branches ---
 BRANCH_CREATE_POST_NATIVE: Final = "branch_create.post_native"
 BRANCH_CREATE_AFTER_MANIFEST: Final = "branch_create.after_manifest_branch_create"
+BRANCH_DELETE_PRE_NATIVE: Final = "branch_delete.locked_pre_native"
 BRANCH_DELETE_POST_NATIVE: Final = "branch_delete.post_native"
 BRANCH_DELETE_BEFORE_TABLES: Final = "branch_delete.before_table_cleanup"
 FORK_BEFORE_CLASSIFY: Final = "fork.before_classify"

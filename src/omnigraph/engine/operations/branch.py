@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import heal
-from omnigraph.engine.recovery.owner import Liveness
+from omnigraph.engine.recovery.branch_lock import BranchLock, locked_branch
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
@@ -24,6 +24,7 @@ from omnigraph.failpoints import (
     BRANCH_CREATE_POST_NATIVE,
     BRANCH_DELETE_BEFORE_TABLES,
     BRANCH_DELETE_POST_NATIVE,
+    BRANCH_DELETE_PRE_NATIVE,
     maybe_fail,
 )
 from omnigraph.ids import MAIN, BranchName, TableKey, check_actor, overlaps, parse_branch, stored_branch
@@ -50,7 +51,7 @@ def create_branch(context: GraphContext, name: str, *, source: str = MAIN, actor
     check_actor(actor)
     _refuse_read_only(context)
     heal(context.recovery)
-    with _one_at_a_time(context):
+    with _one_at_a_time(context), locked_branch(context.recovery.intents, branch):
         refuse_while_locked(context.recovery.intents, "creating a branch")
         _refuse_taken(branch, context.manifest.branches())
         origin = context.manifest.snapshot(parent)
@@ -79,11 +80,13 @@ def delete_branch(context: GraphContext, name: str, *, actor: str | None = None)
     if branch == MAIN:
         raise InputError("main cannot be deleted")
     heal(context.recovery)
-    with _one_at_a_time(context):
+    with _one_at_a_time(context), locked_branch(context.recovery.intents, branch) as lock:
         refuse_while_locked(context.recovery.intents, "deleting a branch")
         gone = _deletable(context, branch)
+        maybe_fail(BRANCH_DELETE_PRE_NATIVE)
+        lock.check()
         _delete(context, branch)
-        _reclaim(context, gone)
+        _reclaim(context, gone, lock)
     context.manifest.forget()
 
 
@@ -135,10 +138,10 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
         for entry in context.manifest.snapshot(other).entries.values():
             if entry.branch == branch:
                 raise ConflictError(f"'{branch}' cannot be deleted: '{other}' reads its {entry.table_key}")
-    intents = context.recovery.intents
-    for intent in intents.pending():
-        if intent.branch == branch and intents.liveness(intent) is Liveness.LIVE:
-            raise ConflictError(f"'{branch}' cannot be deleted while a write on it is in flight — retry")
+    # Again, now that the lock keeps new writers away: what a dead one left is settled while its branch is there.
+    heal(context.recovery)
+    if any(intent.branch == branch for intent in context.recovery.intents.pending()):
+        raise ConflictError(f"'{branch}' cannot be deleted while a write on it is in flight — retry")
     return context.manifest.snapshot(branch)
 
 
@@ -153,13 +156,14 @@ def _delete(context: GraphContext, branch: BranchName) -> None:
             raise
 
 
-def _reclaim(context: GraphContext, gone: Snapshot) -> None:
+def _reclaim(context: GraphContext, gone: Snapshot, lock: BranchLock) -> None:
     """Remove the refs of the tables the branch had written; what fails here is removed later."""
     for entry in gone.entries.values():
         if entry.branch != gone.branch:
             continue
         try:
             maybe_fail(BRANCH_DELETE_BEFORE_TABLES)
+            lock.check()
             context.store.residual.delete_branch(entry.path, gone.branch)
         except GraphError as exc:
             _log.warning("the ref %s of %s is left to cleanup: %s", gone.branch, entry.path, exc)

@@ -51,6 +51,17 @@ class LockRecord:
         return json.dumps(body, indent=2) + "\n"
 
 
+def parse_lock(text: str) -> LockRecord:
+    """Read a record; raises what reading JSON of another shape raises."""
+    body = json.loads(text)
+    return LockRecord(
+        OperationId(str(body["operation_id"])),
+        Owner.from_json(body["owner"]),
+        int(body["started_at"]),
+        body.get("actor_id"),
+    )
+
+
 def read_lock(objects: ObjectStore) -> LockRecord | None:
     """The record as it is now, or None.
 
@@ -61,13 +72,7 @@ def read_lock(objects: ObjectStore) -> LockRecord | None:
     if text is None:
         return None
     try:
-        body = json.loads(text)
-        return LockRecord(
-            OperationId(str(body["operation_id"])),
-            Owner.from_json(body["owner"]),
-            int(body["started_at"]),
-            body.get("actor_id"),
-        )
+        return parse_lock(text)
     except (ValueError, KeyError, TypeError) as exc:
         raise FormatError(
             f"{layout.SCHEMA_LOCK} is corrupt ({exc}): when no schema change runs, remove it with"

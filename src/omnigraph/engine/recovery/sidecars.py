@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from omnigraph.engine.recovery.branch_lock import refuse_while_branch_changes
 from omnigraph.engine.recovery.intent import Intent, WriterKind, parse_intent, render_intent
 from omnigraph.engine.recovery.owner import LEASE_SECONDS, Liveness, Owner, judge, this_process
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
@@ -118,7 +119,7 @@ class IntentStore:
 
         Raises:
             StorageError: it could not be written; no effect may follow, and nothing is left to recover.
-            ConflictError: a schema change is in progress; likewise.
+            ConflictError: a schema change is in progress, or the branch is being created or deleted; likewise.
         """
         owned = replace(intent, owner=this_process().leased(self.lease_seconds))
         _LIVE.enter(_Armed(self, owned, rewrites=True))
@@ -128,6 +129,7 @@ class IntentStore:
             if owned.writer_kind is not WriterKind.SCHEMA_APPLY:
                 # Looked for after the intent is there: a schema change looks for intents after its lock is.
                 refuse_while_locked(self, "writing")
+            refuse_while_branch_changes(self, owned.branch)
         except BaseException:
             # The write may have taken effect before it failed; a leftover would be found and closed by the next heal.
             self.disarm(owned.operation_id)

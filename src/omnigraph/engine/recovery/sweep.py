@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 
+from omnigraph.engine.recovery.branch_lock import clear_leftover_branch_locks
 from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext
 from omnigraph.engine.recovery.owner import Liveness
@@ -45,6 +46,7 @@ def sweep(ctx: RecoveryContext) -> list[Resolution]:
         FormatError: an intent is corrupt or newer than this release.
     """
     resolutions = _run(ctx, sweeping=True)
+    clear_leftover_branch_locks(ctx.intents)
     ctx.intents.drop_leftover_claims()
     return resolutions
 

@@ -21,6 +21,7 @@ from omnigraph.engine.recovery.drift import Drift, DriftKind
 from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.staging.columns import ColumnCache
+from omnigraph.engine.staging.fencing import BranchFence
 from omnigraph.engine.staging.transaction import TableWrite, Transaction
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import (
@@ -68,14 +69,17 @@ def commit(recovery: RecoveryContext, transaction: Transaction, deadline: float)
         DriftError: a table holds commits that are not published and not ours to undo.
         RecoveryRequiredError: the write is unfinished; the next write or open resolves it.
     """
+    fence = BranchFence.at(recovery, transaction.request.branch)
     _check_current(recovery, transaction)
     _check_drift(recovery, transaction, deadline)
     _check_forks(recovery, transaction, deadline)
     transaction.request.cancellation.check()
+    failpoints.maybe_fail(failpoints.MUTATION_PRE_ARM)
     intent = recovery.intents.arm(_intent(transaction))
+    _secure_branch(recovery, intent, fence)
     _secure_forks(recovery, transaction, intent)
-    handles = _apply(recovery, transaction, intent)
-    return _publish(recovery, transaction, intent, handles)
+    handles = _apply(recovery, transaction, intent, fence)
+    return _publish(recovery, transaction, intent, handles, fence)
 
 
 def _intent(transaction: Transaction) -> Intent:
@@ -106,7 +110,7 @@ def _check_current(recovery: RecoveryContext, transaction: Transaction) -> None:
     current = recovery.manifest.snapshot(request.branch)
     if request.if_commit is not None and current.head != request.if_commit:
         raise PreconditionFailedError(expected=request.if_commit, actual=current.head)
-    if current.version == transaction.snapshot.version:
+    if (current.version, current.head) == (transaction.snapshot.version, transaction.snapshot.head):
         return
     if current.schema_hash != transaction.snapshot.schema_hash:
         raise ConflictError("the schema has been changed since this write was prepared — retry")
@@ -165,6 +169,18 @@ def _check_forks(recovery: RecoveryContext, transaction: Transaction, deadline: 
         raise StaleAttempt(ConflictError(f"another writer has just written to '{branch}' — retry"), counts=False)
 
 
+def _secure_branch(recovery: RecoveryContext, intent: Intent, fence: BranchFence) -> None:
+    """Make sure, now that the intent keeps others from deleting it, that the branch is the one this write has seen."""
+    try:
+        fence.check_same()
+    except ConflictError as refused:
+        recovery.intents.disarm(intent.operation_id)
+        raise StaleAttempt(refused) from refused
+    except BaseException:
+        recovery.intents.disarm(intent.operation_id)
+        raise
+
+
 def _secure_forks(recovery: RecoveryContext, transaction: Transaction, intent: Intent) -> None:
     """Make sure, now that the intent is stored, that no one else is giving the branch a line of the same tables.
 
@@ -218,10 +234,13 @@ def _await_writer(recovery: RecoveryContext, branch: str, found: Drift, deadline
 # --- effects ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(recovery: RecoveryContext, transaction: Transaction, intent: Intent) -> dict[TableKey, TableHandle]:
+def _apply(
+    recovery: RecoveryContext, transaction: Transaction, intent: Intent, fence: BranchFence
+) -> dict[TableKey, TableHandle]:
     handles: dict[TableKey, TableHandle] = {}
     try:
         for key, write in sorted(transaction.writes.items()):
+            fence.check_owned(intent)
             handles[key] = _apply_one(recovery, transaction, write, intent)
             failpoints.maybe_fail(failpoints.MUTATION_POST_TABLE_COMMIT)
     except ConflictError as refused:
@@ -309,14 +328,18 @@ def _remember_ids(write: TableWrite, handle: TableHandle) -> None:
 
 
 def _publish(
-    recovery: RecoveryContext, transaction: Transaction, intent: Intent, handles: dict[TableKey, TableHandle]
+    recovery: RecoveryContext,
+    transaction: Transaction,
+    intent: Intent,
+    handles: dict[TableKey, TableHandle],
+    fence: BranchFence,
 ) -> Committed:
     commit_id = intent.commit_id
     if commit_id is None:
         raise InternalError("an intent without a commit id cannot be published")
     try:
         failpoints.maybe_fail(failpoints.MUTATION_POST_FINALIZE)
-        snapshot = _publish_patiently(recovery, transaction, intent, commit_id, handles)
+        snapshot = _publish_patiently(recovery, transaction, intent, commit_id, handles, fence)
         failpoints.maybe_fail(failpoints.PUBLISH_AFTER_COMMIT)
     except ConflictError as refused:
         if not _undo_refused(recovery, intent, refused):
@@ -349,6 +372,7 @@ def _publish_patiently(
     intent: Intent,
     commit_id: CommitId,
     handles: dict[TableKey, TableHandle],
+    fence: BranchFence,
 ) -> Snapshot:
     """Publish; losing races against unrelated writers is no reason to undo finished work."""
     request = transaction.request
@@ -363,6 +387,7 @@ def _publish_patiently(
                 expected=transaction.expected,
                 expected_head=request.if_commit,
                 operation_id=intent.operation_id,
+                fence=lambda: fence.check_owned(intent),
             )
         except PublishContentionError:
             if time.monotonic() > limit:

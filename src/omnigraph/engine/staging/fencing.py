@@ -1,0 +1,56 @@
+"""A write on a branch must end on the branch it began on.
+
+A branch that is deleted and created anew under its name counts its versions from where it starts, so the number a
+strict commit demands may exist in both. A writer on a branch therefore knows which one it has seen, looks again once
+its intent keeps others from deleting it, and looks for its intent before every effect: should it have stood still for
+longer than its lease, somebody may have settled its write, and the branch may be another by now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.engine.recovery import Intent, RecoveryContext
+from omnigraph.engine.storage import layout
+from omnigraph.errors import ConflictError
+from omnigraph.ids import stored_branch
+
+
+@dataclass(frozen=True)
+class BranchFence:
+    """The branch as it was seen before the newest snapshot of it was read; main needs no fence and has none."""
+
+    recovery: RecoveryContext
+    branch: str | None
+    mark: object
+
+    @classmethod
+    def at(cls, recovery: RecoveryContext, branch: str) -> BranchFence:
+        """Remember which branch has this name now."""
+        stored = stored_branch(branch)
+        return cls(recovery, stored, _mark(recovery, stored))
+
+    def check_same(self) -> None:
+        """Refuse to go on when the branch was deleted, or made anew.
+
+        Raises:
+            ConflictError: it was.
+        """
+        if self.branch is not None and _mark(self.recovery, self.branch) != self.mark:
+            raise ConflictError(f"the branch '{self.branch}' was deleted or created anew meanwhile — retry")
+
+    def check_owned(self, intent: Intent) -> None:
+        """Refuse an effect of a write that others have settled while this process stood still.
+
+        Raises:
+            ConflictError: they have, or are about to.
+        """
+        if self.branch is None:
+            return
+        if not self.recovery.intents.exists(intent.operation_id):
+            raise ConflictError(f"the write {intent.operation_id} was settled by another process meanwhile — retry")
+        self.check_same()
+
+
+def _mark(recovery: RecoveryContext, branch: str | None) -> object:
+    return None if branch is None else recovery.store.branch_mark(layout.MANIFEST, branch)
