@@ -36,6 +36,7 @@ RESIDUAL_SITES = {
     "cleanup_versions": {"engine.operations.cleanup", "engine.operations.migrate"},
     "create_branch": {"engine.operations.branch", "engine.recovery.schema_lock", "engine.staging.commit"},
     "delete_branch": {
+        "engine.manifest.migrations",
         "engine.operations.branch",
         "engine.operations.cleanup",
         "engine.recovery.resolve",

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.engine.manifest.records import CommitRecord
+from omnigraph.engine.manifest.records import CommitRecord, Head
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.manifest.state import ManifestState
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.evolve import stage_columns
 from omnigraph.engine.storage.handle import RowFilter, TableHandle
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import CommitNotFoundError, ConflictError, FormatError, NotFoundError, StorageError
-from omnigraph.ids import MAIN, CommitId
+from omnigraph.ids import MAIN, CommitId, stored_branch
 
 if TYPE_CHECKING:
     from omnigraph.engine.manifest.publish import Manifest
@@ -57,6 +59,8 @@ ACTORS_SCHEMA = pa.schema(
 ARCHIVE_ATTEMPTS = 5
 PAGE = 64
 """Commits read from the commit table at least, when only the newest are wanted."""
+_SEARCHED = 256
+"""Manifest versions in which a commit of an earlier format is looked for first."""
 
 
 def _commit_rows(commits: Sequence[CommitRecord]) -> pa.Table:
@@ -234,6 +238,41 @@ class History:
             f"commit {commit_id}, a parent of {child.graph_commit_id}, is recorded nowhere:"
             f" {layout.GRAPH_COMMITS} lost it and the manifest version that had it has been removed"
         )
+
+    # --- earlier formats -------------------------------------------------------------------------------------------
+
+    def with_lineage(self, state: ManifestState, *, window: int) -> ManifestState:
+        """A state of a format whose manifest told no commits, with its newest ones and its head.
+
+        The commit table of that format had the branches of the manifest, and a commit was added to it after the
+        publish, so the newest commit may be missing.
+        """
+        found = self._of_branch(state.branch, _below(state.version, _SEARCHED)) or self._of_branch(
+            state.branch, f"manifest_version <= {state.version}"
+        )
+        newest = sorted({**found, **state.commits}.values(), key=lambda commit: commit.order)[-window:]
+        if not newest:
+            return state
+        head = Head(state.branch, newest[-1].graph_commit_id, newest[-1].parent_commit_id)
+        return replace(state, commits={c.graph_commit_id: c for c in newest}, heads={**state.heads, state.branch: head})
+
+    def adopt(self, branch: str, *, keep: Collection[CommitId]) -> None:
+        """Make sure that the one commit table holds what a branch of it held, but for the commits to `keep`."""
+        if branch == MAIN:
+            return
+        own = self._of_branch(branch, f"manifest_branch = '{branch}'")
+        self.archive([commit for commit in own.values() if commit.graph_commit_id not in keep])
+
+    def _of_branch(self, branch: str, filter: str) -> dict[CommitId, CommitRecord]:
+        """The commits of the commit table's branch; a branch without commits of its own has none there."""
+        store = self._manifest.store
+        if not store.exists(layout.GRAPH_COMMITS):
+            return {}
+        own = stored_branch(branch)
+        if own is not None and own not in store.table_branches(layout.GRAPH_COMMITS):
+            own = None
+        rows = store.open(layout.GRAPH_COMMITS, branch=own).scan(filter=filter)
+        return read_commits(rows, self._actors(rows, filter))
 
     # --- asking ----------------------------------------------------------------------------------------------------
 

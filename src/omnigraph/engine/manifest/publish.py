@@ -18,6 +18,7 @@ from omnigraph import failpoints
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, Lineage
 from omnigraph.engine.manifest.history import History
+from omnigraph.engine.manifest.migrations import migrate
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.manifest.state import ManifestState, apply_changes, decode, without_commits
@@ -30,7 +31,6 @@ from omnigraph.errors import (
     CommitNotFoundError,
     ConflictError,
     ExpectedVersionMismatchError,
-    FormatError,
     GraphError,
     InternalError,
     PublishContentionError,
@@ -63,6 +63,8 @@ class _Seen:
     state: ManifestState
     at: float
     mark: object = None
+    is_current: bool = True
+    """False while the branch has an earlier format, which can be read and not be published on."""
 
 
 class Manifest:
@@ -103,7 +105,7 @@ class Manifest:
             if exc.kind != "not_found":
                 raise
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
-        return Snapshot(_decode(handle, branch), self.store)
+        return Snapshot(self.decode(handle, branch), self.store)
 
     def _newest(self, branch: str) -> _Seen:
         with self._lock:
@@ -126,7 +128,7 @@ class Manifest:
             if branch != MAIN and exc.kind in ("not_found", "unknown") and branch not in self.branches():
                 raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
             raise
-        seen = _Seen(handle, _decode(handle, branch), now, mark)
+        seen = _Seen(handle, self.decode(handle, branch), now, mark, is_current(handle))
         self._remember(branch, seen)
         return seen
 
@@ -137,6 +139,13 @@ class Manifest:
     def _mark(self, branch: str) -> object:
         stored = stored_branch(branch)
         return None if stored is None else self.store.branch_mark(layout.MANIFEST, stored)
+
+    def decode(self, handle: TableHandle, branch: str) -> ManifestState:
+        """What a manifest says, of whatever format: of an early one the commit table tells the lineage."""
+        state = decode(handle.scan().to_pylist(), branch=branch, version=handle.version)
+        if records.read_stamp(handle.schema) >= records.LINEAGE_FROM:
+            return state
+        return self.history.with_lineage(state, window=COMMITS_KEPT)
 
     def _remember(self, branch: str, seen: _Seen) -> None:
         with self._lock:
@@ -176,6 +185,9 @@ class Manifest:
         for attempt in range(RETRY_BUDGET + 1):
             failpoints.maybe_fail(failpoints.PUBLISH_LOAD_CONTENTION)
             seen = self._newest(branch)
+            if not seen.is_current:
+                migrate(self, branch)
+                seen = self._read_newest(branch)
             landed = seen.state.commits.get(lineage.commit_id) if attempt else None
             if landed is not None:
                 # An earlier round of this very publish took effect although its answer said otherwise.
@@ -226,6 +238,15 @@ class Manifest:
         return without_commits(state, archived)
 
 
+def is_current(handle: TableHandle) -> bool:
+    """True when a manifest has today's format.
+
+    Raises:
+        FormatError: it is newer than this release, or unreadable.
+    """
+    return records.read_stamp(handle.schema) == records.INTERNAL_SCHEMA_VERSION
+
+
 def _commit(branch: str, lineage: Lineage, version: int, parent: CommitId | None) -> CommitRecord:
     return CommitRecord(
         lineage.commit_id,
@@ -247,13 +268,3 @@ def check_expectations(state: ManifestState, expected: Mapping[TableKey, int], e
             raise ExpectedVersionMismatchError(table_key=key, expected=expected[key], actual=actual)
     if expected_head is not None and state.head != expected_head:
         raise ReadSetChangedError(member=f"head of {state.branch}", expected=expected_head, actual=state.head)
-
-
-def _decode(handle: TableHandle, branch: str) -> ManifestState:
-    stamp = records.read_stamp(handle.schema)
-    if stamp < records.INTERNAL_SCHEMA_VERSION:
-        raise FormatError(
-            f"this graph has format {stamp}; open it read-write once with a release that migrates it to"
-            f" {records.INTERNAL_SCHEMA_VERSION}"
-        )
-    return decode(handle.scan().to_pylist(), branch=branch, version=handle.version)

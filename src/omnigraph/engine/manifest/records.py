@@ -18,7 +18,10 @@ from omnigraph.errors import FormatError
 from omnigraph.ids import MAIN, CommitId, TableKey
 
 INTERNAL_SCHEMA_VERSION = 4
-STAMP_KEY = b"omnigraph:internal_schema_version"
+STAMP = "omnigraph:internal_schema_version"
+STAMP_KEY = STAMP.encode()
+LINEAGE_FROM = 4
+"""The first format whose manifest tells its own commits; before it only the commit table did."""
 CONFIG = {"table_version_management": "true"}
 WRITTEN_BY = "written_by"
 """The fact of a branch's table version that names the operation which made it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.engine.manifest.bootstrap import complete_creation
+from omnigraph.engine.manifest.migrations import migrate
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
 from omnigraph.engine.recovery.contract import load_contract
@@ -17,8 +18,8 @@ from omnigraph.errors import GraphNotFoundError, StorageError
 def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     """The graph at the store's root.
 
-    A read-write open also finishes a creation that was cut short after the graph existed, and resolves writes that
-    a crash cut short; a read-only one writes nothing at all.
+    A read-write open also brings a graph of an earlier format to today's, finishes a creation that was cut short after
+    the graph existed, and resolves writes that a crash cut short; a read-only one writes nothing at all.
 
     Raises:
         GraphNotFoundError: there is no graph here.
@@ -28,6 +29,8 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     """
     manifest = Manifest(store)
     try:
+        if not read_only:
+            migrate(manifest)
         manifest.snapshot()
     except StorageError as exc:
         if exc.kind == "not_found" or not store.exists(layout.MANIFEST):

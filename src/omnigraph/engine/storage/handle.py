@@ -24,6 +24,7 @@ from omnigraph.engine.storage.written import WRITTEN
 
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
+_KEY = b"lance-schema:unenforced-primary-key"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,16 @@ class TableHandle:
     def field_ids(self) -> dict[str, int]:
         """The number of each top-level column, which outlives a rename and is never given to another column."""
         return {field.name(): int(field.id()) for field in self._dataset.lance_schema.fields()}
+
+    @property
+    def primary_key(self) -> list[str]:
+        """The columns announced as the key of a row, in schema order."""
+        return [field.name for field in self.schema if any(name.startswith(_KEY) for name in field.metadata or ())]
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The settings stored with the table."""
+        return dict(self._dataset.config())
 
     def count_rows(self, filter: RowFilter | None = None) -> int:
         """Live rows, or those a filter selects."""

@@ -217,12 +217,37 @@ class TableStore:
 
     def ensure_config(self, path: str, config: Mapping[str, str]) -> None:
         """Set configuration keys of a table that are not set yet; content and schema stay as they are."""
-        dataset = self.open(path).dataset
-        if all(dataset.config().get(name) == value for name, value in config.items()):
-            return
-        with translated(f"configuring {path}"), step("configure", path):
-            dataset.update_config(dict(config))
-        self.sync_head(path)
+        handle = self.open(path)
+        if any(handle.config.get(name) != value for name, value in config.items()):
+            self.annotate(handle, config=config)
+
+    def annotate(
+        self,
+        base: TableHandle,
+        *,
+        schema: Mapping[str, str] | None = None,
+        fields: Mapping[str, Mapping[str, str]] | None = None,
+        config: Mapping[str, str | None] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> TableHandle:
+        """Set facts of the schema, of columns and of the configuration as one version; None removes a setting.
+
+        The rows stay. Rows that others committed since `base` stay as well.
+
+        Raises:
+            ConflictError: somebody else set one of these facts since `base`; nothing happened.
+        """
+        operation = LanceOperation.UpdateConfig(
+            config_updates=_updates(config),
+            schema_metadata_updates=_updates(schema),
+            field_metadata_updates={base.field_ids[name]: _updates(facts) for name, facts in (fields or {}).items()},
+        )
+        transaction = Transaction(base.version, operation, transaction_properties=dict(properties or {}))
+        with translated(f"configuring {base.path}"), step("configure", base.path):
+            dataset = LanceDataset.commit(base.dataset, transaction, max_retries=0, storage_options=self._options)
+        handle = TableHandle(dataset, path=base.path, branch=base.branch)
+        self._sync(handle, [])
+        return handle
 
     def commit(self, base: TableHandle, staged: StagedWrite, properties: Mapping[str, str]) -> TableHandle:
         """Make a staged write the next version of its table.
@@ -369,6 +394,10 @@ class TableStore:
             return
         folder = _folder(handle)
         sync_files(f"{folder}/{name}" for name in (*files, version_file(handle.version)))
+
+
+def _updates(facts: Mapping[str, str | None] | None) -> LanceOperation.UpdateMap | None:
+    return LanceOperation.UpdateMap(dict(facts)) if facts else None
 
 
 def _folder(handle: TableHandle) -> str:
