@@ -3,7 +3,7 @@
     python -m benchmarks.load                 # 100,000 nodes, 1,000,000 edges
     python -m benchmarks.load --full          # 1,000,000 nodes, 10,000,000 edges, and a merge of 1 M into 5 M
     python -m benchmarks.load --only break-even
-    python -m benchmarks.load --only vectors  # a cluster of one executor of 1 GB
+    python -m benchmarks.load --only vectors  # a cluster of two executors of 1 GB
 
 Every line is seconds and the peak memory of all processes involved; ratios are against Spark's own Parquet write.
 """
@@ -57,10 +57,14 @@ class Report:
 
 
 class Memory:
-    """Peak resident memory of this process and its children, less what they share is not known: an upper bound."""
+    """Peak memory of this process and all it started, by what each process is for.
+
+    Shared pages are counted once (proportional set size), so the parts add up to what the machine has to hold.
+    """
 
     def __init__(self) -> None:
         self.peak_mb = 0.0
+        self.peaks: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -74,18 +78,30 @@ class Memory:
 
     def _watch(self) -> None:
         me = psutil.Process()
-        while not self._stop.wait(0.2):
-            total = 0
+        while not self._stop.wait(0.25):
+            now: dict[str, float] = {}
             for process in [me, *me.children(recursive=True)]:
                 try:
-                    total += process.memory_info().rss
+                    role = "driver" if process == me else _role(process)
+                    now[role] = now.get(role, 0.0) + process.memory_full_info().pss / 2**20
                 except psutil.Error:
                     continue
-            self.peak_mb = max(self.peak_mb, total / 2**20)
+            self.peak_mb = max(self.peak_mb, sum(now.values()))
+            self.peaks = {name: max(now.get(name, 0.0), self.peaks.get(name, 0.0)) for name in {*now, *self.peaks}}
+
+
+def _role(process: psutil.Process) -> str:
+    """What a process below the driver does."""
+    words = " ".join(process.cmdline())
+    if "CoarseGrainedExecutorBackend" in words:
+        return "executor_jvm"
+    if "pyspark.daemon" in words or "pyspark/daemon" in words:
+        return "workers"
+    return "driver_jvm" if "SparkSubmit" in words else "other"
 
 
 @contextmanager
-def measured(report: Report, name: str, **more: float) -> Iterator[dict[str, float]]:
+def measured(report: Report, name: str, *, by_role: bool = False, **more: float) -> Iterator[dict[str, float]]:
     extra: dict[str, float] = dict(more)
     with Memory() as memory:
         began = time.perf_counter()
@@ -93,6 +109,8 @@ def measured(report: Report, name: str, **more: float) -> Iterator[dict[str, flo
         seconds = time.perf_counter() - began
     if "rows" in extra:
         extra["rows/s"] = extra["rows"] / seconds
+    if by_role:
+        extra.update({f"{role}_mb": peak for role, peak in sorted(memory.peaks.items())})
     report.add(name, seconds, peak_mb=memory.peak_mb, **extra)
 
 
@@ -248,17 +266,17 @@ def merge(folder: Path, report: Report, session: Any, existing: int, incoming: i
 
 def vectors(folder: Path, report: Report, rows: int) -> None:
     """A merge of long vectors on executors of 1 GB; the session is a cluster of its own."""
-    print(f"\nmerge of {rows:,} rows of {DIMENSIONS:,} dimensions, executors of 1 GB")
+    print(f"\nmerge of {rows:,} rows of {DIMENSIONS:,} dimensions, two executors and a driver of 1 GB each")
     schema = f"node Item {{ code: I64 @key  vec: Vector({DIMENSIONS}) }}"
     shutil.rmtree(folder / "vectors", ignore_errors=True)
     graph = create(folder / "vectors", schema)
     session = obtain_session(
-        master="local-cluster[1,2,1024]", conf={"spark.executor.memory": "1g", "spark.driver.memory": "1g"}
+        master="local-cluster[2,1,1024]", conf={"spark.executor.memory": "1g", "spark.driver.memory": "1g"}
     )
     try:
         for mode, first in (("append", 0), ("merge", rows // 2)):
             path = write_vectors(folder / f"{mode}.parquet", rows, first)
-            with measured(report, f"omnigraph: {mode} of vectors", rows=rows):
+            with measured(report, f"omnigraph: {mode} of vectors", by_role=True, rows=rows):
                 run_job(graph.context, {"Item": str(path)}, mode=mode, spark=session)
     finally:
         session.stop()
@@ -309,7 +327,11 @@ def main() -> None:
     report = Report()
     began = time.perf_counter()
     if options.only == "vectors":
-        vectors(folder, report, 100_000 if options.full else 10_000)
+        try:
+            vectors(folder, report, 100_000 if options.full else 10_000)
+        finally:
+            if options.folder is None:
+                shutil.rmtree(folder, ignore_errors=True)
         return
     session = obtain_session(notify=print)
     report.add("Spark: start", time.perf_counter() - began)

@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, overload
-
-import pyarrow as pa
 
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
@@ -27,7 +25,7 @@ from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob,
 from omnigraph.engine.operations.branch import create_branch, delete_branch, list_branches
 from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
 from omnigraph.engine.operations.create import create_graph
-from omnigraph.engine.operations.export import export_lines
+from omnigraph.engine.operations.export import export_lines, write_lines
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.migrate import SchemaApplyResult, apply_schema
 from omnigraph.engine.operations.mutate import mutate
@@ -47,7 +45,7 @@ from omnigraph.engine.storage.durability import Durability, durability_of
 from omnigraph.engine.storage.layout import normalise_root
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ExecutionError, InputError
-from omnigraph.ids import MAIN, new_ulid, parse_branch
+from omnigraph.ids import MAIN, parse_branch
 from omnigraph.plan import compile_query
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.operators import ReadPlan, WritePlan
@@ -215,11 +213,10 @@ class Graph:
         chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
         with durability_of(_durability(durability)):
             if chosen == "local":
-                if columns or (
-                    isinstance(source, Mapping) and not all(isinstance(v, pa.Table) for v in source.values())
-                ):
-                    source = import_module(_PIPELINE).read_tables(source, context.catalog, columns=columns)
-                result = load(context, source, mode=mode, branch=branch, actor=actor)
+                pipeline = import_module(_PIPELINE)
+                watch = pipeline.local_listener(progress)
+                source = pipeline.local_source(source, context.catalog, columns=columns, watch=watch)
+                result = load(context, source, mode=mode, branch=branch, actor=actor, progress=watch)
             else:
                 result = import_module(_PIPELINE).run_job(
                     context,
@@ -301,6 +298,12 @@ class Graph:
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
+        format: str = "jsonl",
+        engine: str = "auto",
+        spark: Any = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        progress: Callable[[Any], None] | None = None,
     ) -> int: ...
 
     def export(
@@ -311,14 +314,43 @@ class Graph:
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
+        format: str = "jsonl",
+        engine: str = "auto",
+        spark: Any = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        progress: Callable[[Any], None] | None = None,
     ) -> Iterator[str] | int:
-        """One snapshot as JSON lines that `load` reads back.
+        """One snapshot as JSON lines, or as Parquet, that `load` reads back.
 
         Without a path the lines come as an iterator; with one they are written to that file, which appears whole or
-        not at all, and their number is returned.
+        not at all, and their number is returned. A folder (an existing one, or a path that ends in `/`) receives files
+        per type, written by this process or by Spark; so do Parquet and everything that Spark writes.
+
+        Raises:
+            AlreadyExistsError: the folder holds files already.
         """
-        lines = export_lines(*self._view(branch, at), types=types, tables=tables)
-        return lines if path is None else write_lines(path, lines)
+        catalog, snapshot = self._view(branch, at)
+        plain = format == "jsonl" and engine != "spark" and not (spark or master or conf)
+        if path is None or (plain and not _is_folder(path)):
+            if not plain:
+                raise InputError("an export that is not JSON lines of this process needs a folder to write to")
+            lines = export_lines(catalog, snapshot, types=types, tables=tables)
+            return lines if path is None else write_lines(path, lines)
+        result = import_module(_PIPELINE).export_graph(
+            replace(self.context, catalog=catalog),
+            os.fspath(path),
+            format=format,
+            types=types,
+            tables=tables,
+            snapshot=snapshot,
+            engine=engine,
+            spark=spark,
+            master=master,
+            conf=conf,
+            progress=progress,
+        )
+        return int(sum(result.rows.values()))
 
     def spark(self, session: Any = None, *, branch: str = MAIN, at: str | int | None = None) -> Any:
         """One snapshot as Spark DataFrames: `.nodes("Person")`, `.edges("Knows")`, `.analytics()`.
@@ -410,23 +442,8 @@ def _read_plan(catalog: Catalog, source: str | os.PathLike[str], name: str | Non
     return plan
 
 
-def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
-    """Write lines to a file by way of a temporary one beside it; returns how many there were."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{new_ulid()}")
-    count = 0
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(line)
-                file.write("\n")
-                count += 1
-        partial.replace(target)
-    except OSError as exc:
-        raise InputError(f"'{target}' cannot be written: {exc.strerror}") from exc
-    finally:
-        partial.unlink(missing_ok=True)
-    return count
+def _is_folder(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).endswith("/") or os.path.isdir(path)
 
 
 def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -> tuple[str, str]:

@@ -25,7 +25,9 @@ def data_files(graph: Graph) -> list[Path]:
     return list((Path(graph.uri) / "nodes").rglob("data/*.lance"))
 
 
-@pytest.mark.parametrize(("mode", "joins"), [("append", False), ("merge", False), ("merge", True), ("overwrite", False)])
+@pytest.mark.parametrize(
+    ("mode", "joins"), [("append", False), ("merge", False), ("merge", True), ("overwrite", False)]
+)
 def test_a_branch_gets_the_same_rows_from_both_engines(
     mode: str, joins: bool, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.errors import ConstraintError, InputError
 from omnigraph.graph import Graph, create
-from omnigraph.pipeline import read_tables, run_job
+from omnigraph.pipeline import local_source, run_job
 from omnigraph.pipeline.blame import Locator
 from omnigraph.pipeline.shape import shape_feed
 from omnigraph.pipeline.sources import Inputs, resolve
@@ -69,11 +69,11 @@ def test_an_error_behind_long_values_names_record_and_line(tmp_path: Path) -> No
     path.write_text("\n".join(lines) + "\n")
     expected = r"notes\.csv: record 3 \(line 85\): Note\.size: 'x' is not I32"
     with pytest.raises(ConstraintError, match=expected):
-        read_tables({"Note": path}, CATALOG)
+        local_source({"Note": path}, CATALOG)
     packed = tmp_path / "packed.csv.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(ConstraintError, match=expected.replace("notes", "packed").replace("csv", r"csv\.gz")):
-        read_tables({"Note": packed}, CATALOG)
+        local_source({"Note": packed}, CATALOG)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_broken_csv_is_refused_in_one_sentence(text: str, message: str, tmp_path
     path = tmp_path / "notes.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        read_tables({"Note": path}, CATALOG)
+        local_source({"Note": path}, CATALOG)
 
 
 @pytest.mark.spark

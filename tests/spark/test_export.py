@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.records import city, knows, person, write_lines
 
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import AlreadyExistsError, InputError
 from omnigraph.graph import create
-from omnigraph.pipeline import run_job
 from omnigraph.pipeline.export import export_graph
+from omnigraph.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +24,8 @@ edge Knows: Person -> Person { since: Date? }
 """
 
 
-def test_both_formats_round_trip_through_load(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_both_formats_round_trip_through_load(engine: str, tmp_path: Path, spark: Any) -> None:
     graph = create(tmp_path / "graph", SCHEMA)
     quoted = person('b "quoted"\n', photo="base64:AQID", tags=["x", "y"])
     records = [
@@ -32,22 +34,41 @@ def test_both_formats_round_trip_through_load(tmp_path: Path, spark: Any) -> Non
         city(1, size=2**64 - 1),
         knows("a", 'b "quoted"\n', since="2020-01-01"),
     ]
-    run_job(graph.context, write_lines(tmp_path / "in.jsonl", *records), mode="append", spark=spark)
+    graph.load(write_lines(tmp_path / "in.jsonl", *records), engine="local")
     expected = list(export_lines(graph.context.catalog, graph.snapshot()))
 
-    result = export_graph(graph.context, str(tmp_path / "out"), spark=spark)
+    heard: list[Progress] = []
+    options = {"engine": engine, "progress": heard.append, **({"spark": spark} if engine == "spark" else {})}
+    result = export_graph(graph.context, str(tmp_path / "out"), **options)
+    assert (result.engine, heard[-1].phase, heard[-1].rows) == (engine, "export node:Person", 2)
     assert result.rows == {"edge:Knows": 1, "node:City": 1, "node:Person": 2}
     assert [line for name in result.files for line in Path(name).read_text().splitlines()] == expected
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [Path(name).name for name in result.files]
     again = create(tmp_path / "again", SCHEMA)
-    run_job(again.context, tmp_path / "out", mode="overwrite", spark=spark)
+    again.load(tmp_path / "out", mode="overwrite", engine=engine)
     assert list(export_lines(again.context.catalog, again.snapshot())) == expected
 
-    parquet = export_graph(graph.context, str(tmp_path / "parquet"), format="parquet", spark=spark)
+    parquet = export_graph(graph.context, str(tmp_path / "parquet"), format="parquet", **options)
     third = create(tmp_path / "third", SCHEMA)
     folders = {key: str(Path(name).parent) for key, name in zip(parquet.rows, parquet.files, strict=True)}
-    run_job(third.context, folders, mode="append", spark=spark)
+    third.load(folders, engine=engine)
     assert list(export_lines(third.context.catalog, third.snapshot())) == expected
+
+
+def test_a_graph_exports_to_a_file_a_folder_or_through_spark(tmp_path: Path, spark: Any) -> None:
+    graph = create(tmp_path / "graph", SCHEMA)
+    graph.load([person("a"), person("b"), knows("a", "b")], engine="local")
+    assert graph.export(tmp_path / "one.jsonl") == 3
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 3
+    assert graph.export(f"{tmp_path}/folder/") == 3
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == [
+        "000-edge-Knows-00000.jsonl", "002-node-Person-00000.jsonl",
+    ]  # fmt: skip
+    assert graph.export(tmp_path / "spark", engine="spark", spark=spark, types=["Person"]) == 2
+    assert graph.export(tmp_path / "parquet", format="parquet", tables=["node:Person"]) == 2
+    assert pq.read_table(tmp_path / "parquet" / "002-node-Person").column("id").to_pylist() == ["a", "b"]
+    with pytest.raises(InputError, match="needs a folder"):
+        graph.export(None, format="parquet")  # type: ignore[call-overload]
 
 
 def test_an_export_never_writes_into_a_used_folder(tmp_path: Path, spark: Any) -> None:

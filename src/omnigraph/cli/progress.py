@@ -1,13 +1,15 @@
 """A live bar for a load: which phase it is in, how far, how many rows and how fast.
 
-On a terminal the bar is drawn on standard error and vanishes when the load is done; anywhere else nothing is drawn.
-The engine knows none of this: it hands observations to a listener.
+On a terminal the bar is drawn on standard error and vanishes when the load is done; in a notebook it is an output of
+the cell that changes in place; anywhere else nothing is drawn. The engine knows none of this: it hands observations to
+a listener.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ def load_bar(console: Console | None = None) -> Iterator[Listener | None]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = console or Console(stderr=True)
+    if console.is_jupyter:
+        with _in_a_cell() as listener:
+            yield listener
+        return
     if not console.is_terminal:
         yield None
         return
@@ -82,3 +88,31 @@ class _Drawing:
             self._bar.update(self._task, detail=detail)
         else:
             self._bar.update(self._task, total=1.0, completed=seen.fraction, detail=detail)
+
+
+@contextmanager
+def _in_a_cell() -> Iterator[Listener]:
+    """One output of a notebook cell that is replaced as the load goes on, and removed when it is done.
+
+    A notebook shows HTML by itself, so no widget package is needed.
+    """
+    from IPython.display import HTML, display
+
+    handle = display(HTML(cell_html("starting", None, "")), display_id=True)
+
+    def draw(seen: Observation) -> None:
+        detail = seen.note or (f"{seen.rows:,} rows  {seen.rows_per_second:,.0f}/s" if seen.rows else "")
+        handle.update(HTML(cell_html(seen.phase, seen.fraction, detail)))
+
+    try:
+        yield draw
+    finally:
+        handle.update(HTML(""))
+
+
+def cell_html(phase: str, fraction: float | None, detail: str) -> str:
+    """One line of a notebook: the phase, how far it is, and what there is to say about it."""
+    bar = "<progress style='width: 20em'></progress>"
+    if fraction is not None:
+        bar = f"<progress style='width: 20em' max='1' value='{fraction:.3f}'></progress> {fraction:.0%}"
+    return f"<div><b>{escape(phase)}</b> {bar} {escape(detail)}</div>"

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.choice import choose_engine
+    from omnigraph.pipeline.export import export_graph
     from omnigraph.pipeline.job import run_job
+    from omnigraph.pipeline.local import local_source
+    from omnigraph.pipeline.progress import local_listener
     from omnigraph.pipeline.reader import GraphFrames
-    from omnigraph.pipeline.tables import read_tables
 
 _HOMES = {
     "GraphFrames": "omnigraph.pipeline.reader",
     "choose_engine": "omnigraph.pipeline.choice",
-    "read_tables": "omnigraph.pipeline.tables",
+    "export_graph": "omnigraph.pipeline.export",
+    "local_listener": "omnigraph.pipeline.progress",
+    "local_source": "omnigraph.pipeline.local",
     "run_job": "omnigraph.pipeline.job",
 }
 
-__all__ = ["GraphFrames", "choose_engine", "read_tables", "run_job"]
+__all__ = ["GraphFrames", "choose_engine", "export_graph", "local_listener", "local_source", "run_job"]
 
 
 def __getattr__(name: str) -> Any:

@@ -45,10 +45,10 @@ class Blame:
         if not self.record:
             return f"{self.name}: {self.message}" if self.name else self.message
         where = f"record {self.record} (line {self.line})" if self.line else f"row {self.record}"
-        return f"{_short(self.name)}: {where}: {self.message}"
+        return f"{short_name(self.name)}: {where}: {self.message}"
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """The last part of a path or URI, without the options of its filesystem."""
     return os.path.basename(name.partition("?")[0] if is_uri(name) else name) if "/" in name else name
 
@@ -124,7 +124,7 @@ def refuse_problems(outcome: StageOutcome, locator: Locator, inputs: Inputs, err
     if outcome.failures:
         source, message = min(outcome.failures)
         named = inputs.feeds[source].name if 0 <= source < len(inputs.feeds) else ""
-        raise InputError(message if not named or named in message else f"{_short(named)}: {message}")
+        raise InputError(message if not named or named in message else f"{short_name(named)}: {message}")
     if outcome.problem_count:
         ordered = sorted(outcome.problems, key=lambda each: (each.source, each.record, each.line))
         shown = ordered if errors_to else ordered[:SHOWN_MAX]

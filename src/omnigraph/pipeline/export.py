@@ -1,14 +1,16 @@
-"""A snapshot written out by executors: JSON lines that load back, or Parquet per type.
+"""A snapshot written out as files: JSON lines that load back, or Parquet per type.
 
-Each task writes one file under a name of its own and reports it; the driver gives the reported files their final
-names, so a task that was tried twice leaves no second copy.
+Executors write, or this process where that is enough. Each task writes one file under a name of its own and reports it;
+the driver gives the reported files their final names, so a task that was tried twice leaves no second copy.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,20 +21,23 @@ import pyarrow.parquet as pq
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.export import chosen_tables, json_lines, read_rows
+from omnigraph.engine.operations.export import chosen_tables, json_lines, read_rows, table_lines
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.errors import AlreadyExistsError, InputError
 from omnigraph.ids import MAIN, TableKey, parse_branch
 from omnigraph.pipeline.files import open_filesystem
 from omnigraph.pipeline.frames import ROW_ADDRESS, TableAt, fragment_groups, table_frame
 from omnigraph.pipeline.job import spark_errors
+from omnigraph.pipeline.progress import Listener, Phases
 from omnigraph.pipeline.session import obtain_session
 from omnigraph.pipeline.stage import compiled, task_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FORMATS = ("jsonl", "parquet")
 LINES_PER_FILE = 1_000_000
+SPARK_FROM_ROWS = 10_000_000
 _DDL = "name string, rows long, part long"
 
 Batches = Iterator[pa.RecordBatch]
@@ -41,10 +46,11 @@ Entity = NodeType | EdgeType
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export wrote: the files in loading order, and rows per table."""
+    """What an export wrote: the files in loading order, rows per table, and the engine that wrote them."""
 
     files: tuple[str, ...]
     rows: Mapping[TableKey, int]
+    engine: str
 
 
 def export_graph(
@@ -53,23 +59,60 @@ def export_graph(
     *,
     format: str = "jsonl",
     types: Sequence[str] = (),
+    tables: Sequence[str] = (),
     branch: str = MAIN,
     at: str | int | None = None,
+    snapshot: Snapshot | None = None,
+    engine: str = "auto",
     spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    progress: Listener | None = None,
 ) -> ExportResult:
     """Write a snapshot into a new folder, as `jsonl` (rows by id, ready for `load`) or `parquet` (a folder per type).
 
+    `snapshot` is what to write, by default that of `branch` and `at`. `engine` is `spark`, `local` (this process, a
+    bounded batch at a time) or `auto`, which takes Spark for large graphs and when a session or settings are given.
+
     Raises:
-        InputError: the format or a type is not known.
+        InputError: the format, the engine or a type is not known.
         AlreadyExistsError: the folder holds files already.
     """
-    if format not in ("jsonl", "parquet"):
-        raise InputError(f"an export format is jsonl or parquet, not '{format}'")
+    if format not in FORMATS:
+        raise InputError(f"an export format is {' or '.join(FORMATS)}, not '{format}'")
+    if engine not in ("auto", "local", "spark"):
+        raise InputError(f"an engine is 'auto', 'local' or 'spark', not '{engine}'")
+    seen = snapshot or _snapshot(context, branch, at)
+    chosen = chosen_tables(context.catalog, types, tables)
+    rows = {key: seen.entry(key).row_count for key in chosen}
+    uses_spark = engine == "spark" or (engine == "auto" and bool(spark or master or conf or _is_large(rows)))
+    phases = Phases(progress)
+    folder = _new_folder(target)
+    session = obtain_session(spark, master=master, conf=conf, notify=phases.say) if uses_spark else None
+    files: list[str] = []
+    written = 0
+    for number, key in enumerate(chosen):
+        if not rows[key]:
+            continue
+        job = _Job(context.schema_source, TableAt.of(context.root, seen.entry(key)), key, folder, format)
+        with phases.phase(f"export {key}", session), spark_errors():
+            reports = job.in_this_process() if session is None else job.on_spark(session)
+        files += _rename(folder, f"{number:03d}-{key.replace(':', '-')}", format, reports)
+        written += rows[key]
+        phases.count_rows_with(partial(int, written))
+    return ExportResult(tuple(files), rows, "local" if session is None else "spark")
+
+
+def _snapshot(context: GraphContext, branch: str, at: str | int | None) -> Snapshot:
     name = parse_branch(branch)
-    snapshot: Snapshot = (
-        context.manifest.snapshot(name) if at is None else context.manifest.history.snapshot_at(at, name)
-    )
-    session = obtain_session(spark)
+    return context.manifest.snapshot(name) if at is None else context.manifest.history.snapshot_at(at, name)
+
+
+def _is_large(rows: Mapping[TableKey, int]) -> bool:
+    return sum(rows.values()) >= SPARK_FROM_ROWS and importlib.util.find_spec("pyspark") is not None
+
+
+def _new_folder(target: str) -> str:
     folder = target.rstrip("/")
     filesystem, inside = open_filesystem(folder)
     if filesystem.get_file_info(inside).type != pafs.FileType.NotFound and filesystem.get_file_info(
@@ -77,41 +120,64 @@ def export_graph(
     ):
         raise AlreadyExistsError(f"'{target}' holds files already: export into a new folder")
     filesystem.create_dir(inside, recursive=True)
-    files: list[str] = []
-    rows: dict[TableKey, int] = {}
-    with spark_errors():
-        for number, key in enumerate(chosen_tables(context.catalog, types, ())):
-            rows[key] = snapshot.entry(key).row_count
-            if rows[key]:
-                table = TableAt.of(context.root, snapshot.entry(key))
-                written = _export(session, context, table, key, folder, format)
-                files += _rename(folder, f"{number:03d}-{key.replace(':', '-')}", format, written)
-    return ExportResult(tuple(files), rows)
+    return folder
 
 
-def _export(
-    session: SparkSession, context: GraphContext, table: TableAt, key: TableKey, folder: str, format: str
-) -> list[Any]:
-    source = context.schema_source
-    if format == "parquet":
-        groups = fragment_groups(table.open())
+@dataclass(frozen=True)
+class _Job:
+    """One table of an export; it travels to executors."""
 
-        def write_parquet(batches: Batches) -> Batches:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield _parquet_file(table, compiled(source).tables[key], groups[number], folder, number)
+    schema_source: str
+    table: TableAt
+    key: TableKey
+    folder: str
+    format: str
 
-        found: list[Any] = task_numbers(session, len(groups)).mapInArrow(write_parquet, _DDL).collect()
-        return found
+    @property
+    def entity(self) -> Entity:
+        return compiled(self.schema_source).tables[self.key]
 
-    def write_lines(batches: Batches) -> Batches:
-        from pyspark import TaskContext
+    def on_spark(self, session: SparkSession) -> list[Any]:
+        """One report per file."""
+        if self.format == "parquet":
+            groups = fragment_groups(self.table.open())
 
-        context = TaskContext.get()
-        yield _lines_file(table, compiled(source).tables[key], batches, folder, context.partitionId() if context else 0)
+            def write_parquet(batches: Batches) -> Batches:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        yield _parquet_file(self.table, self.entity, groups[number], self.folder, number)
 
-    written: list[Any] = _by_id(session, table).mapInArrow(write_lines, _DDL).collect()
-    return written
+            found: list[Any] = task_numbers(session, len(groups)).mapInArrow(write_parquet, _DDL).collect()
+            return found
+
+        def write_lines(batches: Batches) -> Batches:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            part = context.partitionId() if context else 0
+            yield _lines_file(self.table, self.entity, batches, self.folder, part)
+
+        written: list[Any] = _by_id(session, self.table).mapInArrow(write_lines, _DDL).collect()
+        return written
+
+    def in_this_process(self) -> list[Any]:
+        """The same files without Spark, one after the other."""
+        handle = self.table.open()
+        if self.format == "parquet":
+            groups = fragment_groups(handle)
+            parts = [
+                _parquet_file(self.table, self.entity, group, self.folder, part) for part, group in enumerate(groups)
+            ]
+        else:
+            name = f".part-{uuid.uuid4().hex}"
+            filesystem, path = open_filesystem(f"{self.folder}/{name}")
+            count = 0
+            with filesystem.open_output_stream(path) as stream:
+                for lines in table_lines(handle, self.entity):
+                    stream.write(("\n".join(lines) + "\n").encode())
+                    count += len(lines)
+            parts = [_report(name, count, 0)]
+        return [row for part in parts for row in part.to_pylist()]
 
 
 def _by_id(session: SparkSession, table: TableAt) -> DataFrame:

@@ -140,6 +140,14 @@ class Phases:
         return time.perf_counter() - self._began
 
 
+def local_listener(listener: Listener | None) -> Callable[[str, int], None] | None:
+    """What the engine in this process reports to: the name of a phase, and the rows read so far."""
+    if listener is None:
+        return None
+    began = time.perf_counter()
+    return lambda phase, rows: listener(Progress(phase, time.perf_counter() - began, rows=rows))
+
+
 def is_remote(session: Any) -> bool:
     """True for a Spark Connect session, which has no context and runs its driver elsewhere."""
     return type(session).__module__.startswith("pyspark.sql.connect.")

@@ -37,12 +37,15 @@ class Shaped:
     """Rows of some tables with `__record` and `__line` columns, and what is wrong with them, numbered likewise.
 
     The numbers count from the start of the piece (lines) or of the file (Parquet rows). `with_ids` are the tables
-    whose ids the input decides; all others are fresh and need no comparing.
+    whose ids the input decides; all others are fresh and need no comparing. `lines` and `records` are how much of a
+    text was read for it.
     """
 
     tables: dict[TableKey, list[pa.Table]] = field(default_factory=dict)
     problems: list[RecordProblem] = field(default_factory=list)
     with_ids: set[TableKey] = field(default_factory=set)
+    lines: int = 0
+    records: int = 0
 
 
 def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Iterator[Shaped]:
@@ -116,11 +119,12 @@ def _shape_lines(piece: Piece, catalog: Catalog, *, thorough: bool) -> Iterator[
     records = 0
     for block in read_lines(piece):
         shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
+        lines, blanks = count_lines(block.data)
         if thorough and shaped.problems:
             yield from _line_by_line(block.data, catalog, block.lines_before, records)
         else:
+            shaped.lines, shaped.records = lines, lines - blanks
             yield shaped
-        lines, blanks = count_lines(block.data)
         records += lines - blanks
 
 
@@ -158,15 +162,19 @@ def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
     """CSV with a header line; quoted values may hold line ends."""
     header = csv_header(feed.piece)
     is_first = feed.piece.start == 0
+    unclaimed = 0
     for block in csv_blocks(feed.piece):
         data, lines, before = block.data, block.lines, block.records_before
+        unclaimed += data.count(b"\n")
         if is_first and block.records_before == 0 and len(lines):
             data, lines = data[first_record(data) :], lines[1:]
         elif is_first:
             before -= 1
         if len(lines):
             table = _parse_csv(data, header, feed, lines)
-            yield _on_lines(shape_columns(entity, table, feed.columns, first_row=before, from_text=True), lines, before)
+            shaped = shape_columns(entity, table, feed.columns, first_row=before, from_text=True)
+            shaped.lines, shaped.records, unclaimed = unclaimed, len(lines), 0
+            yield _on_lines(shaped, lines, before)
 
 
 def csv_header(piece: Piece) -> list[str]:

@@ -1,38 +1,39 @@
 """`df.write.format("omnigraph")`: rows of one type, staged by executors and committed by one process.
 
-Spark runs the commit in a process that has no session, so what must hold across rows is asked of the engine's own
-validator, with the ids, ends and unique columns of the input in memory; whole rows never are.
+Spark runs the commit in a process of its own that has no session, so what must hold across rows is checked there, slice
+by slice (`slices`). That process holds a slice of a few columns, and the address and row id of every replaced row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.recovery.intent import WriterKind
-from omnigraph.engine.staging.entities import row_schema
-from omnigraph.engine.staging.rows import PendingTable, Under, WriteKind
-from omnigraph.engine.staging.transaction import Transaction, WriteRequest
-from omnigraph.engine.staging.validate import check_duplicate_ids, check_unique_input, validate
+from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.rows import WriteKind
+from omnigraph.engine.staging.transaction import Stage, Transaction, WriteRequest
 from omnigraph.engine.staging.writer import write
-from omnigraph.engine.storage.fragments import keep_row_ids, read_fragment
+from omnigraph.engine.storage.fragments import keep_row_ids
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_fragments
-from omnigraph.errors import InputError
-from omnigraph.ids import MAIN, check_actor, parse_branch
-from omnigraph.pipeline.blame import Locator, refuse_problems
+from omnigraph.errors import InputError, KeyConflictError
+from omnigraph.ids import MAIN, TableKey, check_actor, parse_branch
+from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
+from omnigraph.pipeline.check import Staged
 from omnigraph.pipeline.datasource import location, open_context, type_option
+from omnigraph.pipeline.frames import OFFSET_BITS, TableAt
+from omnigraph.pipeline.leftovers import StagedFiles
 from omnigraph.pipeline.merge import write_chosen
+from omnigraph.pipeline.moving import copied
+from omnigraph.pipeline.slices import Replacing, SliceChecks
 from omnigraph.pipeline.sources import Frame, Inputs, entity_of
 from omnigraph.pipeline.stage import Reports, StagedFragment, StagePlan, Target, gather, run_frame_task
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -74,72 +75,106 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
             ConstraintError: the rows break rules of the schema; nothing is visible.
         """
         outcome = gather(report for part in messages if isinstance(part, StagedPart) for report in part.reports)
-        inputs = Inputs(frames=(Frame(pa.table({}), self._key),))
-        refuse_problems(outcome, Locator(inputs, self._plan.catalog), inputs, None)
-        fragments = outcome.fragments.get(self._key, [])
-        if not fragments and self._mode != "overwrite":
-            return
-        request = WriteRequest(self._branch, WriterKind.LOAD, self._actor)
-        write(open_context(self._root, read_only=False), request, lambda each: self._prepare(each, fragments))
+        context = open_context(self._root, read_only=False)
+        fragments = tuple(outcome.fragments.get(self._key, ()))
+        work = _Commit(context, self._key, self._target, fragments, self._mode)
+        with work.discarding():
+            refuse_problems(outcome, work.locator, work.inputs, None)
+        if fragments or self._mode == "overwrite":
+            write(context, WriteRequest(self._branch, WriterKind.LOAD, self._actor), work.prepare)
+            work.files.discard()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing to undo: what was staged belongs to nobody."""
+        """Nothing to undo: what was staged belongs to nobody, unless the commit took it, and then it stays."""
 
-    def _prepare(self, transaction: Transaction, fragments: Sequence[StagedFragment]) -> None:
+
+class _Commit:
+    """What one write stages, on its way to being visible."""
+
+    def __init__(
+        self,
+        context: GraphContext,
+        key: TableKey,
+        target: Target,
+        fragments: tuple[StagedFragment, ...],
+        mode: str,
+    ) -> None:
+        self._context, self._key, self._target = context, key, target
+        self._fragments, self._mode = fragments, mode
+        self.inputs = Inputs(frames=(Frame(pa.table({}), key),))
+        self.locator = Locator(self.inputs, context.catalog)
+        self.files = StagedFiles(context.store)
+        self.files.wrote(target, [fragment.text for fragment in fragments])
+
+    @contextmanager
+    def discarding(self) -> Iterator[None]:
+        """A refusal before anything is armed also removes what was staged."""
+        try:
+            yield
+        except (InputError, KeyConflictError):
+            self.files.begin_attempt()
+            self.files.discard()
+            raise
+
+    def prepare(self, transaction: Transaction) -> None:
+        """One attempt on one snapshot."""
+        self.files.begin_attempt()
+        root = self._context.root
+        entries = transaction.snapshot.entries
+        committed = {key: (TableAt.of(root, entry), entry.row_count) for key, entry in entries.items()}
         entity = transaction.catalog.tables[self._key]
-        columns = _columns_to_compare(entity)
-        rows = _read(self._target, fragments, columns)
-        check_duplicate_ids(entity, rows, keep_last=False)
-        check_unique_input(entity, rows)
+        staged = Staged(entity, self._target, self._fragments, *committed[self._key])
+        checks = SliceChecks(transaction.catalog, staged, committed, self._mode)
+        with self.discarding():
+            for check in checks.kinds():
+                refuse_findings(check(), {self._key: self._fragments}, self.locator, None)
+        transaction.depend_on(checks.read)
         kinds = {"append": WriteKind.INSERT, "merge": WriteKind.MERGE, "overwrite": WriteKind.REPLACE}
-        slim = replace(
-            entity,
-            properties={name: prop for name, prop in entity.properties.items() if name in columns},
-            ranges=(),
-            checks=(),
-        )
-        pending = PendingTable(slim, kinds[self._mode])
-        pending.replaces_table = self._mode == "overwrite"
-        pending.must_be_new = self._mode == "append"
-        pending.add(rows, Under.NOTHING if pending.replaces_table else Under.UNKNOWN)
-        resolved, change = pending.resolve(transaction.view, row_schema(slim))
-        validate(transaction.catalog, {self._key: change}, transaction.view)
-        texts = [fragment.text for fragment in fragments]
+        stage = self._stage_merge(checks.replacing) if self._mode == "merge" else self._stage_plain
+        transaction.stage_with(self._key, kinds[self._mode], stage)
 
+    def _stage_plain(self, base: TableHandle) -> StagedWrite | None:
+        return stage_fragments(base, self._placed([f.text for f in self._fragments], base), overwrite=self._replaces)
+
+    @property
+    def _replaces(self) -> bool:
+        return self._mode == "overwrite"
+
+    def _stage_merge(self, replacing: Replacing) -> Stage:
         def stage(base: TableHandle) -> StagedWrite | None:
-            if self._mode != "merge":
-                return stage_fragments(base, texts, overwrite=pending.replaces_table)
-            addresses = resolved.updated_addresses()
-            parts = _told_apart(self._target, fragments, resolved.supersedes, base.row_ids(addresses))
-            return stage_fragments(base, parts, deleted_addresses=addresses)
+            addresses = replacing.addresses.astype(np.uint64)
+            texts = _told_apart(self._target, self._fragments, replacing, base.row_ids(addresses))
+            self.files.wrote(self._target, texts)
+            return stage_fragments(base, self._placed(texts, base), deleted_addresses=addresses)
 
-        transaction.stage_with(self._key, pending.kind, stage)
+        return stage
 
-
-def _columns_to_compare(entity: NodeType | EdgeType) -> list[str]:
-    ends = ["src", "dst"] if isinstance(entity, EdgeType) else []
-    return list(dict.fromkeys(["id", *ends, *(name for group in entity.unique for name in group)]))
-
-
-def _read(target: Target, fragments: Sequence[StagedFragment], columns: Sequence[str]) -> pa.Table:
-    schema = pa.schema([target.schema.field(name).remove_metadata() for name in columns])
-    batches = [batch for fragment in fragments for batch in read_fragment(target.uri, fragment.text, columns)]
-    return pa.Table.from_batches([batch.select(columns).cast(schema) for batch in batches], schema)
+    def _placed(self, texts: Sequence[str], base: TableHandle) -> list[str]:
+        """The fragments below the table they go to, which for the first write on a branch is not where they are."""
+        if base.uri == self._target.uri:
+            self.files.refer_to(self._target, texts)
+        return copied(self._context.store, self._target, texts, base)
 
 
-def _told_apart(target: Target, fragments: Sequence[StagedFragment], supersedes: Mask, row_ids: Addresses) -> list[str]:
+def _told_apart(
+    target: Target, fragments: Sequence[StagedFragment], replacing: Replacing, row_ids: Addresses
+) -> list[str]:
     """Fragments of replacing rows, with the row ids they take over, and of new rows; mixed ones are rewritten."""
     found: list[str] = []
-    start = taken = 0
-    for fragment in fragments:
-        chosen = supersedes[start : start + fragment.rows]
-        start += fragment.rows
-        count = int(chosen.sum())
-        ids = row_ids[taken : taken + count]
-        taken += count
-        if count in (0, fragment.rows):
-            found.append(keep_row_ids(fragment.text, ids) if count else fragment.text)
+    for number, fragment in enumerate(fragments):
+        start, end = number << OFFSET_BITS, (number + 1) << OFFSET_BITS
+        first, last = np.searchsorted(replacing.positions, [start, end])
+        changed = np.zeros(fragment.rows, dtype=np.bool_)
+        changed[replacing.positions[first:last] - start] = True
+        stays = np.ones(fragment.rows, dtype=np.bool_)
+        stays[replacing.dropped[slice(*np.searchsorted(replacing.dropped, [start, end]))] - start] = False
+        fresh = stays & ~changed
+        ids = row_ids[first:last]
+        if changed.all():
+            found.append(keep_row_ids(fragment.text, ids))
+        elif fresh.all():
+            found.append(fragment.text)
         else:
-            [changed] = write_chosen(target, fragment.text, chosen)
-            found += [keep_row_ids(changed, ids), *write_chosen(target, fragment.text, ~chosen)]
+            found += [keep_row_ids(text, ids) for text in write_chosen(target, fragment.text, changed) if len(ids)]
+            found += write_chosen(target, fragment.text, fresh) if fresh.any() else []
     return found

@@ -97,7 +97,7 @@ def load(
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
     created = False
-    settings = dict(_pair(text, "--spark-conf", "KEY=VALUE") for text in conf or [])
+    settings = spark_settings(conf)
     with sources(data or [], nodes or [], edges or []) as source:
         session.announce(quiet=quiet)
         if mode is Mode.OVERWRITE:
@@ -150,6 +150,15 @@ def sources(data: Sequence[str], nodes: Sequence[str], edges: Sequence[str]) -> 
             with kept.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
             yield [str(kept) if path == STDIN else path for path in data]
+
+
+def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """Spark's settings by name.
+
+    Raises:
+        InputError: a text is not `KEY=VALUE`.
+    """
+    return dict(_pair(text, "--spark-conf", "KEY=VALUE") for text in texts or ())
 
 
 def parse_mapping(texts: Sequence[str]) -> dict[str, dict[str, str]]:

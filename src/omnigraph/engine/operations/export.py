@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from omnigraph.engine.staging.blobs import read_blobs
 from omnigraph.engine.staging.entities import Entity, row_schema
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import InputError
-from omnigraph.ids import TableKey
+from omnigraph.ids import TableKey, new_ulid
 
 RANGE_ROWS = 262_144
 BATCH_ROWS = 16_384
@@ -42,11 +44,16 @@ def export_lines(
 
 def _lines(catalog: Catalog, snapshot: Snapshot, chosen: Iterable[TableKey]) -> Iterator[str]:
     for key in chosen:
-        entity = catalog.tables[key]
         if snapshot.entry(key).row_count:
-            for rows in _ordered(snapshot.open(key), entity):
-                for start in range(0, rows.num_rows, BATCH_ROWS):
-                    yield from json_lines(entity, rows.slice(start, BATCH_ROWS)).to_pylist()
+            for lines in table_lines(snapshot.open(key), catalog.tables[key]):
+                yield from lines
+
+
+def table_lines(handle: TableHandle, entity: Entity) -> Iterator[list[str]]:
+    """The lines of one table by id, some at a time."""
+    for rows in _ordered(handle, entity):
+        for start in range(0, rows.num_rows, BATCH_ROWS):
+            yield json_lines(entity, rows.slice(start, BATCH_ROWS)).to_pylist()
 
 
 def chosen_tables(catalog: Catalog, types: Sequence[str], tables: Sequence[str]) -> list[TableKey]:
@@ -113,6 +120,25 @@ def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
         else:
             texts.append(None if blob is None else blob["uri"])
     return pa.array(texts, pa.string())
+
+
+def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
+    """Write lines to a file by way of a temporary one beside it; returns how many there were."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{new_ulid()}")
+    count = 0
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line)
+                file.write("\n")
+                count += 1
+        partial.replace(target)
+    except OSError as exc:
+        raise InputError(f"'{target}' cannot be written: {exc.strerror}") from exc
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
 
 
 # --- JSON, a column at a time ----------------------------------------------------------------------------------------

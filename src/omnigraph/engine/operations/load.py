@@ -6,6 +6,8 @@ The Spark pipeline loads what is too large for one process, with the same reader
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeAlias
 
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
@@ -19,6 +21,8 @@ from omnigraph.engine.staging.writer import write
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, check_actor, parse_branch
 
+Watch: TypeAlias = Callable[[str, int], None]
+
 
 def load(
     context: GraphContext,
@@ -30,10 +34,12 @@ def load(
     base: Snapshot | None = None,
     cancellation: Cancellation | None = None,
     limits: WriteLimits | None = None,
+    progress: Watch | None = None,
 ) -> LoadResult:
     """Load a source as one commit, or nothing at all.
 
-    `base` is the snapshot the caller decided on, the newest one by default.
+    `base` is the snapshot the caller decided on, the newest one by default. `progress` hears the name of each phase
+    and how many rows were read.
 
     Raises:
         ConstraintError: the data breaks a rule; `violations` names up to twenty records.
@@ -51,10 +57,14 @@ def load(
     )
     context.manifest.snapshot(request.branch)
     started = time.perf_counter()
-    rows = read_input(source, context.catalog)
+    watched = _Watched(progress)
+    watched.enter("read")
+    rows = read_input(source, context.catalog, count=watched.count)
+    watched.rows = sum(table.num_rows for table in rows.tables.values())
     request.cancellation.check()
     _check_input(context, rows, mode)
     parsed = time.perf_counter()
+    watched.enter("write")
 
     def prepare(transaction: Transaction) -> None:
         for key, table in sorted(rows.tables.items()):
@@ -83,6 +93,24 @@ def load(
         seconds=finished - started,
         phases={"read": parsed - started, "write": finished - parsed},
     )
+
+
+class _Watched:
+    """What a load tells about itself."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self._phase = ""
+        self.rows = 0
+
+    def enter(self, phase: str) -> None:
+        self._phase = phase
+        self.count(0)
+
+    def count(self, rows: int) -> None:
+        self.rows += rows
+        if self._watch is not None:
+            self._watch(self._phase, self.rows)
 
 
 def _mode(mode: LoadMode | str) -> LoadMode:

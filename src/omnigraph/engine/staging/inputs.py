@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
@@ -26,7 +26,8 @@ from omnigraph.errors import ConstraintError, InputError
 from omnigraph.ids import TableKey
 
 _Path: TypeAlias = str | os.PathLike[str]
-LoadSource: TypeAlias = _Path | bytes | IO[bytes] | Mapping[str, pa.Table] | Iterable[_Path | Mapping[str, Any]]
+RowsRead: TypeAlias = Callable[[int], None]
+"""Hears how many rows were read, each time some were."""
 RECORD_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 PROBLEMS_MAX = 20
 
@@ -39,16 +40,23 @@ class LoadRows:
     with_ids: set[TableKey] = field(default_factory=set)
 
 
-def read_input(source: LoadSource, catalog: Catalog) -> LoadRows:
-    """Read a whole input, stopping at the first stretch of it that holds a mistake.
+LoadSource: TypeAlias = (
+    _Path | bytes | IO[bytes] | LoadRows | Mapping[str, pa.Table] | Iterable[_Path | Mapping[str, Any]]
+)
+
+
+def read_input(source: LoadSource, catalog: Catalog, *, count: RowsRead | None = None) -> LoadRows:
+    """Read a whole input, stopping at the first stretch of it that holds a mistake; `LoadRows` are read already.
 
     Raises:
         ConstraintError: a record has the wrong shape, a value of the wrong kind, or breaks a rule of its own.
         InputError: the source is not something that can be loaded.
     """
+    if isinstance(source, LoadRows):
+        return source
     if isinstance(source, Mapping):
         return _read_arrow(source, catalog)
-    reader = _Reader(catalog)
+    reader = _Reader(catalog, count or (lambda _: None))
     for name, pieces in _streams(source):
         reader.read(name, pieces)
     return reader.finish()
@@ -57,8 +65,8 @@ def read_input(source: LoadSource, catalog: Catalog) -> LoadRows:
 class _Reader:
     """Gathers the rows of one or more streams; records and lines are counted anew in each."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, count: RowsRead) -> None:
+        self._catalog, self._count = catalog, count
         self._parts: dict[TableKey, list[pa.Table]] = {}
         self._with_ids: set[TableKey] = set()
 
@@ -70,6 +78,7 @@ class _Reader:
             _raise_problems(name, self._broken_rules(found))
             line += found.lines
             record += found.records
+            self._count(found.records)
             self._with_ids |= found.with_ids
             for key, parts in found.tables.items():
                 self._parts.setdefault(key, []).extend(_named(part, name) for part in parts)
