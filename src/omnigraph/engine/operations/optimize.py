@@ -1,7 +1,7 @@
 """Make reads fast again: compact small fragments and complete the declared indexes, as one commit.
 
-The slow work is staged while others write. Then the tables are taken, one strict commit each, the index builds follow,
-and one publish shows everything. Content never changes, so a failure anywhere loses nothing but the work.
+The slow work is staged while others write. Then the tables are taken, one strict commit each, the compactions and index
+builds follow, and one publish shows everything. Content never changes, so a failure anywhere loses only the work.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.maintenance import (
     index_gaps,
     is_trainable,
+    on_top,
     stage_compaction,
     stage_fence,
     stage_indexes,
@@ -94,7 +95,7 @@ class _Work:
 
     @property
     def steps(self) -> int:
-        return 2 if self.has_gaps else 1
+        return 1 + (self.compaction is not None) + self.has_gaps
 
 
 def optimize(context: GraphContext, *, actor: str | None = None, concurrency: int = CONCURRENCY) -> OptimizeReport:
@@ -218,7 +219,11 @@ def _commit(
 def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[TableKey, TableHandle]) -> None:
     """Commit one table's work, noting each head it reaches, so that a failure in between is known to need undoing."""
     key = work.entry.table_key
-    heads[key] = context.store.commit(work.base, work.compaction or stage_fence(work.base), intent.properties(1))
+    step = 1
+    heads[key] = context.store.commit(work.base, stage_fence(work.base), intent.properties(step))
+    if work.compaction is not None:
+        step += 1
+        heads[key] = context.store.commit(heads[key], on_top(work.compaction, heads[key]), intent.properties(step))
     if not work.has_gaps:
         return
     staged = work.indexes
@@ -226,7 +231,7 @@ def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[Table
         gaps = index_gaps(heads[key], declared_indexes(work.entity))
         staged = stage_indexes(heads[key], [gap for gap in gaps if is_trainable(heads[key], gap.spec)])
     if staged is not None:
-        heads[key] = context.store.commit(heads[key], staged, intent.properties(2))
+        heads[key] = context.store.commit(heads[key], staged, intent.properties(step + 1))
 
 
 def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:

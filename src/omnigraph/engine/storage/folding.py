@@ -2,14 +2,14 @@
 
 A rewritten fragment takes the number of one it replaces. Lance derives the row versions of fragments with new numbers
 from the commit that adds them, which would make every folded row look updated; a fragment that keeps its number is
-taken as it is given. Only a number that no index covers will do, and where there is none the fragment gets a new one:
-then its rows keep their ids and look updated, which readers of changes see through by comparing values.
+taken as it is given. A number that an index covers will not do, because the index would vouch for rows it has never
+seen under it; so fragments that an index covers are left to `optimize`, which rewrites them in another way.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lance.fragment import FragmentMetadata
@@ -29,11 +29,10 @@ FOLD_RUN = FOLD_FRAGMENTS // 2
 
 
 @dataclass
-class Rewrite:
-    """Fragments that hold the rows of others: `kept` under a replaced number, `added` under new ones."""
+class Folded:
+    """Fragments that hold the rows of others, each `kept` under the number of one it replaces."""
 
     kept: list[FragmentMetadata] = field(default_factory=list)
-    added: list[FragmentMetadata] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
 
     @property
@@ -41,40 +40,26 @@ class Rewrite:
         """The numbers of all fragments whose rows moved."""
         return {fragment.id for fragment in self.kept} | set(self.removed)
 
-    @property
-    def written(self) -> list[FragmentMetadata]:
-        """The fragments whose files are new."""
-        return [*self.kept, *self.added]
-
     def take(self, base: TableHandle, done: RewriteResult) -> None:
         """Add the outcome of one rewrite task."""
-        originals = [int(fragment.id) for fragment in done.original_fragments]
+        originals = sorted(int(fragment.id) for fragment in done.original_fragments)
         fresh = list(done.new_fragments)
         bound_row_versions(base, originals, fresh)
-        numbers = _numbers(base, originals)[: len(fresh)]
-        for fragment, number in zip(fresh, numbers, strict=False):
+        for fragment, number in zip(fresh, originals, strict=False):
             fragment.id = number
-            self.kept.append(fragment)
-        self.added.extend(fresh[len(numbers) :])
-        self.removed.extend(sorted(set(originals) - set(numbers)))
+        self.kept.extend(fresh)
+        self.removed.extend(originals[len(fresh) :])
 
 
-def _numbers(base: TableHandle, originals: Sequence[int]) -> list[int]:
-    """The numbers a rewritten fragment may take: those no index covers.
-
-    An index ignores what it knows about rows of a covered fragment that is gone, so those rows must be scanned, and a
-    fragment is scanned only if its number is not covered.
-    """
-    return sorted(set(originals).difference(*(index.fragment_ids for index in base.indexes())))
-
-
-def fold_small(base: TableHandle, touched: Iterable[int]) -> Rewrite:
+def fold_small(base: TableHandle, touched: Iterable[int]) -> Folded:
     """Fold runs of small fragments that the write does not touch itself, once there are many of them."""
-    rewrite = Rewrite()
+    folded = Folded()
     busy = set(touched)
     small = {f.id for f in base.fragments() if f.physical_rows < FOLD_ROWS and f.id not in busy}
+    if len(small) >= FOLD_FRAGMENTS:
+        small = small.difference(*(index.fragment_ids for index in base.indexes()))
     if len(small) < FOLD_FRAGMENTS:
-        return rewrite
+        return folded
     options = {"target_rows_per_fragment": FOLD_ROWS, "materialize_deletions": False, "num_threads": 1}
     with translated(f"folding small fragments of {base.path}"):
         for task in Compaction.plan(base.dataset, options).tasks:
@@ -82,8 +67,8 @@ def fold_small(base: TableHandle, touched: Iterable[int]) -> Rewrite:
             if run is None:
                 continue
             with step("fold_fragments", base.path):
-                rewrite.take(base, run.execute(base.dataset))
-    return rewrite
+                folded.take(base, run.execute(base.dataset))
+    return folded
 
 
 def _without(task: CompactionTask, *, keep: set[int]) -> CompactionTask | None:

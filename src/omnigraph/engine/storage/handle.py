@@ -15,7 +15,7 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.fragment import RowIdSequence
+from lance.fragment import DataFile, RowIdSequence
 
 from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import branch_location, is_local
@@ -49,12 +49,17 @@ class FragmentInfo:
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """An index of a table: its kind as Lance names it, and the fragments it covers."""
+    """A part of an index: its kind as Lance names it, the fragments it covers and the version it was built at.
+
+    All parts of one index have its name.
+    """
 
     name: str
     kind: str
     columns: tuple[str, ...]
     fragment_ids: frozenset[int]
+    uuid: str = ""
+    built_at: int = 0
 
 
 class TableHandle:
@@ -157,8 +162,7 @@ class TableHandle:
     def _fragments(self) -> tuple[FragmentInfo, ...]:
         found = []
         for fragment in self._dataset.get_fragments():
-            # Everything at once: each property of a fragment is a call of its own, and `DataFile.path` makes a class
-            # every time it is asked.
+            # Everything at once, because each property of a fragment is a call of its own.
             facts = fragment.metadata
             deleted = int(facts.num_deletions)
             found.append(
@@ -166,7 +170,7 @@ class TableHandle:
                     id=int(facts.id),
                     physical_rows=int(facts.physical_rows),
                     deleted_rows=deleted,
-                    files=tuple([file._path for file in facts.files]),
+                    files=tuple([file_name(file) for file in facts.files]),
                     deletion_key=str(fragment.deletion_file()) if deleted else None,
                 )
             )
@@ -287,14 +291,25 @@ class TableHandle:
         return ids
 
     def indexes(self) -> tuple[IndexInfo, ...]:
-        """The indexes of this version."""
+        """The indexes of this version, one entry per segment."""
         with translated(f"reading the indexes of {self.path}"):
             return tuple(
                 IndexInfo(
-                    name=str(index["name"]),
-                    kind=str(index["type"]),
-                    columns=tuple(index["fields"]),
-                    fragment_ids=frozenset(int(i) for i in index["fragment_ids"]),
+                    name=str(index.name),
+                    kind=str(index.index_type),
+                    columns=tuple(index.field_names),
+                    fragment_ids=frozenset(int(i) for i in segment.fragment_ids),
+                    uuid=str(segment.uuid),
+                    built_at=int(segment.dataset_version_at_last_update),
                 )
-                for index in self._dataset.list_indices()
+                for index in self._dataset.describe_indices()
+                for segment in index.segments
             )
+
+
+def file_name(file: DataFile) -> str:
+    """The name of a data file.
+
+    Its public property makes a class each time it is asked, so the value behind it is taken while there is one.
+    """
+    return getattr(file, "_path", None) or str(file.path)

@@ -1,23 +1,24 @@
 """Physical upkeep, staged like any write: compaction and index builds.
 
 Lance commits an index build on top of whatever happened since, so a build alone is not strict. Whoever maintains a
-table therefore commits something strict first, a compaction or a bare fence: from then on the table's head is above
-its pin, every other writer is refused, and the builds that follow meet nobody.
+table therefore commits a bare fence first, which is strict: from then on the table's head is above its pin, every other
+writer is refused, and the compaction and the builds that follow meet nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import lance
 from lance import LanceOperation
 from lance.optimize import Compaction
 
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
-from omnigraph.engine.storage.folding import Rewrite
+from omnigraph.engine.storage.folding import Folded
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.staged import StagedWrite, stage_update
+from omnigraph.engine.storage.row_versions import bound_row_versions
+from omnigraph.engine.storage.staged import StagedWrite, new_files, stage_update
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
@@ -58,23 +59,32 @@ def is_trainable(handle: TableHandle, spec: IndexSpec) -> bool:
 def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
-    Row ids stay, and row versions of fragments no index covers; indexes lose the rewritten fragments and are completed
-    afterwards.
+    Row ids stay, and row versions up to their bound; indexes lose the rewritten fragments and are completed
+    afterwards. Lance lets appends pass a rewrite, so it is committed behind a fence, `on_top` of it.
     """
-    rewrite = Rewrite()
+    groups: list[LanceOperation.RewriteGroup] = []
     with translated(f"compacting {base.path}"):
         plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": rows_per_fragment, "num_threads": 1})
         for task in plan.tasks:
             with step("compact", base.path):
-                rewrite.take(base, task.execute(base.dataset))
-    if not rewrite.replaced:
+                done = task.execute(base.dataset)
+            originals = list(done.original_fragments)
+            bound_row_versions(base, [int(fragment.id) for fragment in originals], list(done.new_fragments))
+            groups.append(LanceOperation.RewriteGroup(originals, done.new_fragments))
+    if not groups:
         return None
-    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, rewrite=rewrite)
+    files = new_files(fragment for group in groups for fragment in group.new_fragments)
+    return StagedWrite(base.version, LanceOperation.Rewrite(groups, []), 0, 0, files)
 
 
 def stage_fence(base: TableHandle) -> StagedWrite:
     """Stage a version with the same content: it only takes the table for its writer."""
-    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, rewrite=Rewrite())
+    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, folded=Folded())
+
+
+def on_top(staged: StagedWrite, fence: TableHandle) -> StagedWrite:
+    """The same write on top of its writer's own fence, which left every fragment as it was."""
+    return replace(staged, base_version=fence.version)
 
 
 def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | None:
@@ -124,16 +134,15 @@ def _moved_rows(base: TableHandle, fragment_ids: Sequence[int], segments: Sequen
 
 def _segments(base: TableHandle, name: str) -> list[lance.Index]:
     """The stored segments of an index, in the form a transaction removes them by."""
-    fields = {field.name(): field.id() for field in base.dataset.lance_schema.fields()}
     return [
         lance.Index(
-            uuid=index["uuid"],
+            uuid=index.uuid,
             name=name,
-            fields=[fields[column] for column in index["fields"]],
-            dataset_version=int(index["version"]),
-            fragment_ids=set(index["fragment_ids"]),
+            fields=[base.field_ids[column] for column in index.columns],
+            dataset_version=index.built_at,
+            fragment_ids=set(index.fragment_ids),
             index_version=0,
         )
-        for index in base.dataset.list_indices()
-        if index["name"] == name
+        for index in base.indexes()
+        if index.name == name
     ]

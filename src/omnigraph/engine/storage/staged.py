@@ -20,7 +20,7 @@ import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
-from omnigraph.engine.storage.folding import Rewrite, fold_small
+from omnigraph.engine.storage.folding import Folded, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
@@ -126,8 +126,8 @@ def _carry_row_ids(fragments: Sequence[FragmentMetadata], row_ids: Addresses) ->
         start += fragment.physical_rows
 
 
-def _new_files(written: Iterable[FragmentMetadata], changed: Iterable[FragmentMetadata] = ()) -> tuple[str, ...]:
-    """The data files of new fragments and the deletion files of changed ones, below the table's location."""
+def new_files(written: Iterable[FragmentMetadata], changed: Iterable[FragmentMetadata] = ()) -> tuple[str, ...]:
+    """What a commit must sync: data files of new fragments and deletion files of changed ones, below the table."""
     data = [f"data/{file.path}" for fragment in written for file in fragment.files if file.base_id is None]
     deletions = [
         fragment.deletion_file.path(fragment.id)
@@ -141,7 +141,7 @@ def _overwrite(base: TableHandle, added: list[FragmentMetadata], rows_removed: i
     # The schema is given with its field ids: fragments were written with them, and numbering the columns anew would
     # detach every column behind one that was dropped.
     operation = LanceOperation.Overwrite(base.dataset.lance_schema, added)
-    return StagedWrite(base.version, operation, _row_count(added), rows_removed, _new_files(added))
+    return StagedWrite(base.version, operation, _row_count(added), rows_removed, new_files(added))
 
 
 def stage_update(
@@ -152,17 +152,17 @@ def stage_update(
     emptied: list[int],
     rows_added: int,
     rows_removed: int,
-    rewrite: Rewrite | None = None,
+    folded: Folded | None = None,
 ) -> StagedWrite:
     """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`.
 
-    `rewrite` moves rows between fragments without changing them; by default small fragments are folded.
+    `folded` are fragments that hold the rows of others; by default small ones are folded.
     """
     existing = base.fragments()
     if not existing:
         return _overwrite(base, added, 0)
     touched = {fragment.id for fragment in changed} | set(emptied)
-    moved = fold_small(base, touched) if rewrite is None else rewrite
+    moved = fold_small(base, touched) if folded is None else folded
     # Any fragment will do that all writers on this version choose alike; a transaction carries the version of every
     # row of it, so the smallest one keeps transactions small.
     fence = min(existing, key=lambda fragment: (fragment.physical_rows, fragment.id)).id
@@ -170,14 +170,14 @@ def stage_update(
     operation = LanceOperation.Update(
         [*emptied, *moved.removed],
         [*changed, *moved.kept, *fences],
-        [*moved.added, *added],
+        added,
         # Lance takes new fragments of an update for rewritten rows and counts them as covered by every index whose
         # fields are not named here, which would hide new rows from full-text and vector search. Naming all fields
         # leaves new fragments uncovered: they are scanned until the next index build.
         fields_for_preserving_frag_bitmap=list(range(base.dataset.max_field_id + 1)),
         update_mode="rewrite_rows",
     )
-    files = _new_files([*moved.written, *added], changed)
+    files = new_files([*moved.kept, *added], changed)
     return StagedWrite(base.version, operation, rows_added, rows_removed, files)
 
 

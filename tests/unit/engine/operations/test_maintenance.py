@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, SCHEMA, WORKS_AT, HandWriter, names_in
 
+from omnigraph.catalog.indexes import declared_indexes
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.operations.cleanup import cleanup, removable
+from omnigraph.engine.operations.optimize import optimize
 from omnigraph.engine.operations.repair import Classification, RepairAction, repair
 from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.maintenance import index_gaps
 from omnigraph.engine.storage.staged import stage_changes, stage_touch
 from omnigraph.errors import DriftError, InputError, RecoveryRequiredError, StorageError
 from omnigraph.graph import create
@@ -318,3 +322,41 @@ def test_which_versions_may_go() -> None:
     assert removable(times, [8], None, timedelta(days=7), now) == [1, 2, 3]
     assert removable(times, [8], 4, timedelta(days=7), now) == [1]
     assert removable(times, [], 1, None, now) == []
+
+
+def test_cleanup_keeps_what_a_tag_names(context: GraphContext) -> None:
+    for name in ("a", "b", "c", "d", "e"):
+        write(context, PERSON, name)
+    path = context.manifest.snapshot().entry(PERSON).path
+    old = context.manifest.snapshot(MAIN, version=context.manifest.snapshot().version - 2)
+    context.store.open(layout.MANIFEST).dataset.tags.create("release", old.version)
+    context.store.open(path).dataset.tags.create("mine", 2)
+    cleanup(context, keep_versions=1)
+    kept = context.store.versions(path)
+    assert kept == [2, old.entry(PERSON).version, context.manifest.snapshot().entry(PERSON).version]
+    assert sorted(old.open(PERSON).scan(["id"])["id"].to_pylist()) == ["a", "b", "c"]
+    context.store.open(layout.MANIFEST).dataset.tags.delete("release")
+    context.store.open(path).dataset.tags.delete("mine")
+    cleanup(context, keep_versions=1)
+    assert context.store.versions(path) == kept[-1:]
+
+
+def test_optimizing_again_and_again_keeps_ids_and_versions_of_every_row(context: GraphContext) -> None:
+    versions = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
+
+    def identities() -> list[dict[str, object]]:
+        rows = context.manifest.snapshot().open(PERSON).scan(versions, with_row_id=True)
+        return sorted(rows.to_pylist(), key=lambda row: str(row["id"]))
+
+    for round_number in range(3):
+        for number in range(6):
+            write(context, PERSON, f"p{round_number}-{number}")
+        before = identities()
+        report = optimize(context)
+        done = next(table for table in report.tables if table.table_key == PERSON)
+        assert done.committed
+        assert done.fragments_removed
+        assert identities() == before, "rows that an index covered are no exception"
+    handle = context.manifest.snapshot().open(PERSON)
+    assert not index_gaps(handle, declared_indexes(context.catalog.tables[PERSON]))
+    assert verify(context).clean

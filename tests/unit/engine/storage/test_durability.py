@@ -135,7 +135,7 @@ def test_index_files_are_synced_before_the_commit_that_names_them(full: TableSto
     parts = {path for path in _files(full.root) if "/_indices/" in path}
     committed = recorder.position("before commit", PEOPLE)
     assert parts
-    used = {index["uuid"] for index in full.open(PEOPLE).dataset.list_indices()}
+    used = {index.uuid for index in full.open(PEOPLE).indexes()}
     for path in parts:
         if Path(path).parent.name in used:
             assert recorder.position("sync", path) < committed

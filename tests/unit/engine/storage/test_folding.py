@@ -6,7 +6,7 @@ from tests.unit.engine.storage.people import ages, delete, identities, insert, u
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
 from omnigraph.engine.storage.folding import FOLD_FRAGMENTS
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.maintenance import index_gaps, stage_compaction, stage_fence, stage_indexes
+from omnigraph.engine.storage.maintenance import index_gaps, on_top, stage_compaction, stage_fence, stage_indexes
 from omnigraph.engine.storage.tables import TableStore
 
 INDEXES = [IndexSpec("id", IndexKind.BTREE), IndexSpec("bio", IndexKind.TEXT)]
@@ -76,7 +76,7 @@ def test_compacted_rows_keep_their_ids_and_versions(store: TableStore, table: Ta
 
 @pytest.mark.parametrize("rewrite", ["fold", "compaction"])
 @pytest.mark.parametrize("covered", ["all", "some", "none"])
-def test_search_answers_stay_complete_when_indexed_fragments_are_rewritten(
+def test_rewritten_rows_keep_their_versions_and_are_found_whatever_an_index_covered(
     store: TableStore, table: TableHandle, covered: str, rewrite: str
 ) -> None:
     half = FOLD_FRAGMENTS // 2
@@ -85,6 +85,7 @@ def test_search_answers_stay_complete_when_indexed_fragments_are_rewritten(
         table = _indexed(store, table)
     for number in range(half):
         table = insert(store, table, f"b{number}")
+    table = update(store, table, "b3", age=7)
     if covered == "some":
         table = _indexed(store, table)
     for number in range(half):
@@ -92,13 +93,23 @@ def test_search_answers_stay_complete_when_indexed_fragments_are_rewritten(
     if covered == "all":
         table = _indexed(store, table)
     if rewrite == "fold":
+        for number in range(FOLD_FRAGMENTS):
+            table = insert(store, table, f"d{number}")
+        before = identities(table)
         table = insert(store, table, "last")
-        assert len(table.fragments()) <= half + 3
+        after = identities(table)
+        assert after.pop("last")[1:] == (table.version, table.version)
+        assert len(table.fragments()) <= FOLD_FRAGMENTS + 6
     else:
+        before = identities(table)
         staged = stage_compaction(table)
         assert staged is not None
-        table = store.commit(table, staged, {})
-    _answers(table, ["a0", "b0", f"b{half - 1}", "c0", f"c{half - 1}"])
+        table = store.commit(table, stage_fence(table), {})
+        table = store.commit(table, on_top(staged, table), {})
+        after = identities(table)
+        assert len(table.fragments()) <= 2
+    assert after == before
+    _answers(table, ["a0", "b0", "b3", f"b{half - 1}", "c0", f"c{half - 1}"])
     table = update(store, table, "c1", age=5)
     table = _indexed(store, table)
     _answers(table, ["a0", "b1", "c0", "c1"])
