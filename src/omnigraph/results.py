@@ -49,8 +49,7 @@ class QueryResult:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self._rows.to_batches():
-            yield from rows_to_json(batch)
+        return self._rows.to_json()
 
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table."""
@@ -62,7 +61,7 @@ class QueryResult:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries with JSON-ready values."""
-        return list(self)
+        return list(self._rows.to_json())
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas frame; needs pandas installed."""

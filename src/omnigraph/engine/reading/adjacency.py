@@ -18,9 +18,11 @@ from omnigraph.engine.reading.kernels import (
     Csr,
     Ints,
     degrees,
+    expand_met,
     expand_slots,
     find_pairs,
     first_of_pair,
+    plain_degrees,
     slot_starts,
 )
 from omnigraph.engine.reading.segments import Direction, Segment, segments
@@ -71,6 +73,13 @@ class Adjacency:
     """True when no edge was left out for want of an end."""
     _memo: dict[Any, Any] = field(default_factory=dict, compare=False)
 
+    def met(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> Ints:
+        """The neighbours of some nodes, once per pair, for whoever need not know which node led there."""
+        if len(self.parts) == 1:
+            (part,) = self.parts
+            return expand_met(part.csr, nodes, part.first, allow)
+        return _join([expand_met(part.csr, nodes, part.first, allow) for part in self.parts])
+
     def neighbours(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> tuple[Ints, Ints]:
         """(neighbour, index of the node) once per pair; `allow` hears the number of them before they are listed."""
         met, owners = [], []
@@ -106,22 +115,29 @@ class Adjacency:
         return self._degrees("edges", nodes)
 
     def _degrees(self, kind: str, nodes: npt.NDArray[Any]) -> Ints:
-        total = np.zeros(len(nodes), dtype=np.int64)
+        total: Ints | None = None
         for index, part in enumerate(self.parts):
             mask = part.first if kind == "pairs" else part.live
-            known = self._memo.get((kind, index))
-            if known is None and len(nodes) * FEW_NODES_FACTOR < part.csr.node_count:
-                _, owner = expand_slots(part.csr, nodes, mask, _anything)
-                total += np.bincount(owner, minlength=len(nodes))
-                continue
-            if known is None:
-                known = self._memo[(kind, index)] = degrees(part.csr, mask)
-            if len(nodes) and int(nodes.max()) >= len(known):
-                inside = nodes < len(known)
-                total[inside] += known[nodes[inside]]
+            if mask is None:
+                found = plain_degrees(part.csr, nodes)
             else:
-                total += known[nodes]
-        return total
+                found = self._masked_degrees((kind, index), part.csr, mask, nodes)
+            total = found if total is None else total + found
+        return np.zeros(len(nodes), dtype=np.int64) if total is None else total
+
+    def _masked_degrees(self, key: tuple[str, int], csr: Csr, mask: Bools, nodes: npt.NDArray[Any]) -> Ints:
+        known = self._memo.get(key)
+        if known is None and len(nodes) * FEW_NODES_FACTOR < csr.node_count:
+            _, owner = expand_slots(csr, nodes, mask, _anything)
+            return np.bincount(owner, minlength=len(nodes))
+        if known is None:
+            known = self._memo[key] = degrees(csr, mask)
+        if len(nodes) and int(nodes.max()) >= len(known):
+            inside = nodes < len(known)
+            found = np.zeros(len(nodes), dtype=np.int64)
+            found[inside] = known[nodes[inside]]
+            return found
+        return np.asarray(known[nodes])
 
     def met_counts(self, kind: str) -> Ints:
         """How often each code is met when every node is followed once; `kind` is "pairs" or "edges"."""
@@ -152,7 +168,7 @@ class Adjacency:
         """Marks, by code, the nodes that have an edge to themselves."""
         found = self._memo.get("loops")
         if found is None:
-            most = max((part.csr.node_count for part in self.parts), default=0)
+            most = max((part.csr.start_bound for part in self.parts), default=0)
             found = np.zeros(most, dtype=np.bool_)
             for part in self.parts:
                 starts = slot_starts(part.csr)
@@ -218,7 +234,7 @@ def _assembled_before(memo: dict[Any, Adjacency], key: Any, sources: NodeView, t
     bound = min(sources.code_bound, targets.code_bound)
     for other, found in list(memo.items()):
         same = other[1] == key[1] and other[4:] == key[4:] and found.is_whole
-        if same and all(max(part.csr.node_count, part.csr.neighbour_bound) <= bound for part in found.parts):
+        if same and all(max(part.csr.start_bound, part.csr.neighbour_bound) <= bound for part in found.parts):
             return found
     return None
 
@@ -268,7 +284,7 @@ def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:
 def _without_dangling(part: Part, starts: NodeView, ends: NodeView) -> Part:
     """Leave out edges to nodes this snapshot does not have; a sound graph has none, and then nothing changes."""
     csr = part.csr
-    inside = csr.node_count <= starts.code_bound and csr.neighbour_bound <= ends.code_bound
+    inside = csr.start_bound <= starts.code_bound and csr.neighbour_bound <= ends.code_bound
     if inside and starts.is_complete and ends.is_complete:
         return part
     sound = starts.present(slot_starts(csr)) & ends.present(csr.neighbours.astype(np.int64))

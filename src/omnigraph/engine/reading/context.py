@@ -213,7 +213,7 @@ class Context:
 
     def adjacency(self, expand: Expand, direction: Direction) -> Adjacency:
         """The edges an expand follows, seen from the side `direction` starts at."""
-        key = (expand.edge_type, direction.value)
+        key = (expand.edge_type, direction._value_)
         found = self._tables.adjacency.get(key)
         if found is None:
             sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)

@@ -23,7 +23,7 @@ from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import CACHE_DIR
 from omnigraph.ids import new_ulid
 
-FORMAT = 1
+FORMAT = 2
 
 KEPT = 3
 """Bundles of one kind kept per table; older ones are removed when a new one is written."""

@@ -28,13 +28,8 @@ from omnigraph.engine.reading.project import Scores, evaluate
 from omnigraph.engine.reading.rank import rank_rows
 from omnigraph.errors import InternalError, LimitError
 from omnigraph.plan.explain import Explanation, explain, show
-from omnigraph.plan.operators import (
-    Aggregate,
-    Expression,
-    OrderKey,
-    Projection,
-    ReadPlan,
-)
+from omnigraph.plan.operators import Aggregate, Expression, OrderKey, Projection, ReadPlan
+from omnigraph.plan.results import rows_to_json
 
 BATCH_ROWS = 65_536
 DEFAULTS = ReadOptions()
@@ -52,6 +47,8 @@ class ReadResult:
     _frame: Frame | None = None
     _scores: Scores = field(default_factory=dict)
     _batches: tuple[pa.RecordBatch, ...] | None = None
+    _count: int | None = None
+    """The number that every column of the one row is, where the result is nothing else."""
 
     def __len__(self) -> int:
         return self.length
@@ -78,8 +75,19 @@ class ReadResult:
             self._batches = tuple(batches)
         return pa.Table.from_batches(self._batches, self.schema)
 
+    def to_json(self) -> Iterator[dict[str, Any]]:
+        """The rows as dictionaries with JSON-ready values, made batch by batch."""
+        if self._count is not None:
+            yield dict.fromkeys(self.schema.names, self._count)
+            return
+        for batch in self.to_batches():
+            yield from rows_to_json(batch)
+
     def to_batches(self, rows_max: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows as record batches; each is made when it is reached, and none is kept."""
+        if self._batches is None and self._count is not None:
+            counts = [pa.array([self._count], pa.int64())] * len(self.schema)
+            self._batches = (pa.RecordBatch.from_arrays(counts, schema=self.schema),)
         if self._batches is not None:
             for batch in self._batches:
                 for begin in range(0, batch.num_rows, rows_max):
@@ -223,9 +231,7 @@ def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) ->
 def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResult:
     plan, keys = prepared.plan, prepared.group_keys
     if prepared.only_counts_rows and (plan.limit is None or plan.limit > 0):
-        counts = [pa.array([frame.total()], pa.int64())] * len(plan.projections)
-        batch = pa.RecordBatch.from_arrays(counts, schema=prepared.schema)
-        return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _batches=(batch,))
+        return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _count=frame.total())
     note = context.step("aggregate", lambda: ", ".join(show(key) for key in keys) or "all rows")
     groups = group_rows(context, frame, keys)
     computed: dict[Expression, pa.Array] = {

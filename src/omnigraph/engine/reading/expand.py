@@ -2,79 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 import numpy as np
 
 from omnigraph.engine.reading.adjacency import Adjacency
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import EXACT_MAX, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges, shortest_distances
-from omnigraph.engine.reading.segments import Direction
+from omnigraph.engine.reading.schedule import Follow
+from omnigraph.engine.reading.segments import direction_of
 from omnigraph.plan.operators import Expand
 
 FLOW_FACTOR = 4
 """Rows that are at least one in this many of all nodes are followed all at once."""
 
 
-def direction_of(expand: Expand, from_source: bool) -> Direction:
-    """Which way edges are followed when the expand starts at its source, or at its target."""
-    if expand.undirected:
-        return Direction.BOTH
-    return Direction.OUT if from_source else Direction.IN
-
-
-def degree_factor(context: Context, expand: Expand, frame: Frame, from_source: bool) -> Ints:
+def degree_factor(context: Context, follow: Follow, frame: Frame) -> Ints:
     """By how much one hop multiplies each row, without listing where it leads."""
-    adjacency = context.adjacency(expand, direction_of(expand, from_source))
-    near = frame.columns[expand.source if from_source else expand.target]
-    return adjacency.edge_degrees(near) if expand.edge_variable is not None else adjacency.pair_degrees(near)
+    adjacency = context.adjacency(follow.expand, follow.direction)
+    near = frame.columns[follow.near]
+    return adjacency.edge_degrees(near) if follow.expand.edge_variable is not None else adjacency.pair_degrees(near)
 
 
-def flow_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, wanted: Set[str]) -> Frame | None:
+def flow_frame(context: Context, follow: Follow, frame: Frame) -> Frame | None:
     """The far ends with how often each is met, without listing the ways; None where listing them is the better way.
 
-    It pays when the rows are a large part of all nodes and nothing but the far end is wanted afterwards.
+    It pays when the rows are a large part of all nodes.
     """
-    near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
-    near_type = expand.source_type if from_source else expand.target_type
-    if frame.columns.keys() != {near} or near in wanted or (expand.min_hops, expand.max_hops) != (1, 1):
-        return None
-    if far == near or far not in wanted or (expand.edge_variable is not None and expand.edge_variable in wanted):
-        return None
-    view = context.nodes(near_type)
-    starts = frame.columns[near]
+    expand = follow.expand
+    view = context.nodes(expand.source_type if follow.from_source else expand.target_type)
+    starts = frame.columns[follow.near]
     if len(starts) * FLOW_FACTOR < view.code_bound:
         return None
-    adjacency = context.adjacency(expand, direction_of(expand, from_source))
+    adjacency = context.adjacency(expand, follow.direction)
     kind = "pairs" if expand.edge_variable is None else "edges"
     if starts is view.live_codes and frame.weights is None:
         counts = adjacency.met_counts(kind)
     else:
         weights = np.bincount(starts, weights=frame.weights).astype(np.float64)
-        factor = degree_factor(context, expand, frame, from_source).astype(np.float64)
+        factor = degree_factor(context, follow, frame).astype(np.float64)
         if float(factor.sum() if frame.weights is None else factor @ frame.weights.astype(np.float64)) >= EXACT_MAX:
             return None
         counts = adjacency.flow(kind, weights)
     met = np.flatnonzero(counts)
-    return Frame(len(met), {far: met}, counts[met])
+    return Frame(len(met), {follow.far: met}, counts[met])
 
 
-def expand_frame(context: Context, expand: Expand, frame: Frame, from_source: bool, wanted: Set[str]) -> Frame:
+def expand_frame(context: Context, follow: Follow, frame: Frame) -> Frame:
     """Bind the far end, and the edge when wanted; a far end that is bound already must agree.
 
     Variables that are not wanted afterwards are not carried along.
     """
-    near, far = (expand.source, expand.target) if from_source else (expand.target, expand.source)
-    adjacency = context.adjacency(expand, direction_of(expand, from_source))
-    starts = frame.columns[near]
+    expand, far, wanted = follow.expand, follow.far, follow.wanted
+    adjacency = context.adjacency(expand, follow.direction)
+    starts = frame.columns[follow.near]
     edge_positions = None
 
     def allow(total: int) -> None:
         context.check_rows(total, len(frame.columns) + 2, f"following {expand.edge_type}")
 
+    if follow.is_plain and frame.weights is None:
+        met = adjacency.met(starts, allow)
+        return Frame(len(met), {far: met} if far in wanted else None)
     if (expand.min_hops, expand.max_hops) != (1, 1):
-        met, owner = reach(context, expand, adjacency, starts, from_source)
+        met, owner = reach(context, expand, adjacency, starts, follow.from_source)
         allow(len(met))
     elif expand.edge_variable is not None:
         met, owner, edge_positions = adjacency.edges(starts, allow)

@@ -183,13 +183,13 @@ def _follow(context: Context, operation: Follow, frame: Frame) -> Frame:
     if operation.is_unseen and factors:
         return _count(context, operation, frame)
     note = context.step("expand", operation.detail, operation.reason)
-    if factors and operation.counting is Counting.NUMBERS:
-        grown = flow_frame(context, operation.expand, frame, operation.from_source, operation.wanted)
+    if factors and operation.may_flow and operation.counting is Counting.NUMBERS:
+        grown = flow_frame(context, operation, frame)
         if grown is not None:
             note.because(partial("only how often each ${} is met matters".format, operation.far))
             note.done(grown.length)
             return grown
-    grown = expand_frame(context, operation.expand, frame, operation.from_source, operation.wanted)
+    grown = expand_frame(context, operation, frame)
     note.done(grown.length)
     return _merge_one(grown, operation.counting) if operation.drops else grown
 
@@ -198,7 +198,7 @@ def _count(context: Context, operation: Follow, frame: Frame) -> Frame:
     """Multiply rows by how far they lead, without listing where."""
     why = partial("nothing asks for ${}, so it is not listed".format, operation.far)
     note = context.step("count", operation.detail, why)
-    factors = degree_factor(context, operation.expand, frame, operation.from_source)
+    factors = degree_factor(context, operation, frame)
     if operation.empties:
         total = int(factors.sum()) if frame.weights is None else int(factors @ frame.weights)
         note.done(frame.length)

@@ -24,6 +24,8 @@ TEXT_ROWS_MIN = 20_000
 """Fragments below this are analysed again by each process."""
 TEXTS_KEPT = 256
 DICTIONARY, SEGMENT = "dictionary", "segment"
+_CSR_ARRAYS = {"offsets", "neighbours", "rows"}
+_CSR_FACTS = {"has_parallel", "start_bound", "neighbour_bound"}
 
 
 def load_dictionary(handle: TableHandle, cache: ByteCache) -> IdDictionary | None:
@@ -70,7 +72,11 @@ def segment_bundles(handle: TableHandle, lineages: tuple[str, str]) -> list[tupl
     found = []
     for name in store.names(SEGMENT) if store is not None else []:
         facts = store.facts(name) if store is not None else None
-        if store is None or facts is None or not {"segment", "rows", "starts", "fragments", "lineages"} <= facts.keys():
+        if (
+            store is None
+            or facts is None
+            or not {"segment", "rows", "known", "starts", "fragments", "lineages"} <= facts.keys()
+        ):
             continue
         if tuple(facts["lineages"]) == lineages:
             found.append((store, name, facts))
@@ -101,12 +107,11 @@ def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) ->
         if bundle is None:
             continue
         arrays = bundle.arrays
-        if not (
-            {"offsets", "neighbours", "rows"} <= arrays.keys() and {"has_parallel", "neighbour_bound"} <= facts.keys()
-        ):
+        if not (arrays.keys() >= _CSR_ARRAYS and facts.keys() >= _CSR_FACTS):
             continue
         csr = Csr(
-            arrays["offsets"], arrays["neighbours"], arrays["rows"], facts["has_parallel"], facts["neighbour_bound"]
+            **{each: arrays[each] for each in _CSR_ARRAYS},
+            **{each: facts[each] for each in _CSR_FACTS},
         )
         slots = len(csr.neighbours)
         whole = int(csr.offsets[-1]) == slots == len(csr.rows) and (slots == rows or direction == "both")
@@ -117,14 +122,10 @@ def load_csr(store: DerivedStore, segment_id: str, direction: str, rows: int) ->
 
 def save_csr(store: DerivedStore, segment_id: str, direction: str, csr: Csr, first: Bools | None) -> None:
     """Keep a compressed form."""
-    arrays: dict[str, Any] = {
-        "offsets": np.asarray(csr.offsets),
-        "neighbours": np.asarray(csr.neighbours),
-        "rows": np.asarray(csr.rows),
-    }
+    arrays: dict[str, Any] = {each: np.asarray(getattr(csr, each)) for each in _CSR_ARRAYS}
     if first is not None:
         arrays["first"] = first
-    facts = {"segment": segment_id, "has_parallel": csr.has_parallel, "neighbour_bound": csr.neighbour_bound}
+    facts = {"segment": segment_id, **{each: getattr(csr, each) for each in _CSR_FACTS}}
     store.save(direction, arrays, facts)
 
 

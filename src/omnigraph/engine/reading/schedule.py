@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from omnigraph.engine.reading.describe import describe, describe_expand
 from omnigraph.engine.reading.joins import ValueJoin, find_join
@@ -26,6 +27,7 @@ from omnigraph.engine.reading.planner import (
     selectivity,
 )
 from omnigraph.engine.reading.prepare import Clause, PreparedPattern
+from omnigraph.engine.reading.segments import Direction, direction_of
 from omnigraph.plan.operators import Expand, Predicate
 
 ROW = "#row"
@@ -81,7 +83,16 @@ class Follow:
     """Whether some variable is bound before and not wanted afterwards."""
     empties: bool
     """Whether no variable at all is wanted afterwards."""
+    may_flow: bool
+    """Whether nothing but how often each far end is met can matter afterwards."""
+    is_plain: bool
+    """Whether it is one hop to a variable of its own, and nothing else bound is wanted afterwards."""
     reason: Reason
+
+    @cached_property
+    def direction(self) -> Direction:
+        """Which way the edges are followed."""
+        return direction_of(self.expand, self.from_source)
 
     def detail(self) -> str:
         """What it works on."""
@@ -267,8 +278,22 @@ class _Work:
             after.add(far)
         if edge is not None and edge_wanted:
             after.add(edge)
+        is_one_hop = (expand.min_hops, expand.max_hops) == (1, 1)
         self.operations.append(
-            Follow(expand, best.from_source, near, far, wanted, self.counting, is_unseen, drops, not after, reason)
+            Follow(
+                expand,
+                best.from_source,
+                near,
+                far,
+                wanted,
+                self.counting,
+                is_unseen=is_unseen,
+                drops=drops,
+                empties=not after,
+                may_flow=is_one_hop and self.bound == {near} and far != near and after == {far},
+                is_plain=is_one_hop and edge is None and far not in self.bound and after <= {far},
+                reason=reason,
+            )
         )
         # Rows that are counted keep their variables until they are forgotten, so that the count is added up there.
         self.bound = self.bound if is_unseen and after else after

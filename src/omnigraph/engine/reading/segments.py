@@ -28,6 +28,7 @@ from omnigraph.engine.reading.persist import (
 from omnigraph.engine.reading.tables import EdgeView, NodeView
 from omnigraph.engine.storage.handle import FragmentInfo
 from omnigraph.ids import new_ulid
+from omnigraph.plan.operators import Expand
 
 OVERLAY_MIN = 50_000
 """Edges that may stay outside the large segment whatever its size."""
@@ -54,10 +55,19 @@ class Direction(StrEnum):
 _REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
 
 
+def direction_of(expand: Expand, from_source: bool) -> Direction:
+    """Which way edges are followed when the expand starts at its source, or at its target."""
+    if expand.undirected:
+        return Direction.BOTH
+    return Direction.OUT if from_source else Direction.IN
+
+
 class Segment:
     """The edges of some fragments, as codes of their ends; compressed per direction when first asked for."""
 
-    def __init__(self, fragments: tuple[Files, ...], starts: Ints, ends: Callable[[], Ends]) -> None:
+    def __init__(
+        self, fragments: tuple[Files, ...], starts: Ints, ends: Callable[[], Ends], known: tuple[int, int] = (0, 0)
+    ) -> None:
         self.id = new_ulid()
         self.store: DerivedStore | None = None
         """Where compressed forms are kept between processes, for segments worth it."""
@@ -65,6 +75,8 @@ class Segment:
         self.starts = starts
         """Local row of each fragment's first edge, and the number of rows at the end."""
         self._ends = ends
+        self._known = known
+        """How many sources and targets shall be addressable, those without edges included."""
         self._made: dict[Direction, tuple[Csr, Bools | None]] = {}
         self._lock = threading.Lock()
 
@@ -102,6 +114,7 @@ class Segment:
     def _build(self, direction: Direction) -> tuple[Csr, Bools | None]:
         rows = np.arange(len(self), dtype=np.int64)
         sources, targets = self.ends
+        known = self._known[::-1] if direction is Direction.IN else self._known
         starts, neighbours = (targets, sources) if direction is Direction.IN else (sources, targets)
         if direction is Direction.BOTH:
             # A self-loop is the same edge either way, so it gets one slot.
@@ -109,7 +122,8 @@ class Segment:
             starts = np.concatenate((sources, targets[back]))
             neighbours = np.concatenate((targets, sources[back]))
             rows = np.concatenate((rows, back))
-        csr = build_csr(starts, neighbours, rows)
+        node_count = max(known) if direction is Direction.BOTH else known[0]
+        csr = build_csr(starts, neighbours, rows, node_count)
         made = csr, first_of_pair(csr, None)
         if self.store is not None:
             save_csr(self.store, self.id, direction.value, *made)
@@ -179,7 +193,8 @@ def _kept_segment(edges: EdgeView, lineages: tuple[str, str]) -> Segment | None:
         if not _serves(edges, fragments, int(facts["rows"])):
             continue
         starts = np.array(facts["starts"], dtype=np.int64)
-        segment = Segment(fragments, starts, partial(_kept_ends, store, name, int(facts["rows"])))
+        ends = partial(_kept_ends, store, name, int(facts["rows"]))
+        segment = Segment(fragments, starts, ends, (int(facts["known"][0]), int(facts["known"][1])))
         segment.id, segment.store = facts["segment"], store
         return segment
     return None
@@ -206,6 +221,7 @@ def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segme
         facts = {
             "segment": made.id,
             "rows": len(made),
+            "known": _addressable(sources.dictionary, targets.dictionary),
             "starts": made.starts.tolist(),
             "fragments": [list(files) for files in made.fragments],
             "lineages": [sources.dictionary.lineage, targets.dictionary.lineage],
@@ -218,4 +234,11 @@ def _new_segment(edges: EdgeView, sources: NodeView, targets: NodeView) -> Segme
 def _segment(edges: EdgeView, fragments: list[Any], sources: IdDictionary, targets: IdDictionary) -> Segment:
     starts = np.concatenate(([0], np.cumsum([fragment.physical_rows for fragment in fragments]))).astype(np.int64)
     firsts, seconds = edges.end_codes(fragments, sources, targets)
-    return Segment(tuple(fragment.files for fragment in fragments), starts, lambda: (firsts, seconds))
+    files = tuple(fragment.files for fragment in fragments)
+    return Segment(files, starts, lambda: (firsts, seconds), _addressable(sources, targets))
+
+
+def _addressable(sources: IdDictionary, targets: IdDictionary) -> tuple[int, int]:
+    """Room for the nodes there are and for those of many small commits, so that looking one up needs no check."""
+    first, second = (len(dictionary) + len(dictionary) // 16 + 64 for dictionary in (sources, targets))
+    return first, second

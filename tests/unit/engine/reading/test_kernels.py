@@ -8,9 +8,11 @@ from omnigraph.engine.reading.kernels import (
     combine,
     degrees,
     distinct,
+    expand_met,
     expand_slots,
     find_pairs,
     first_of_pair,
+    plain_degrees,
     ranges,
     shortest_distances,
 )
@@ -70,8 +72,30 @@ def test_finding_pairs_in_no_edges_finds_none():
 
 def test_degrees_count_only_what_the_mask_admits():
     csr = build_csr(np.array([0, 0, 2]), np.array([1, 2, 0]), np.arange(3))
-    assert degrees(csr, None).tolist() == [2, 0, 1]
+    assert plain_degrees(csr, np.array([2, 1, 0, 9])).tolist() == [1, 0, 2, 0]
     assert degrees(csr, np.array([True, False, True])).tolist() == [1, 0, 1]
+
+
+def test_nodes_without_edges_are_addressable_and_lead_nowhere():
+    csr = build_csr(np.array([0, 0, 2]), np.array([1, 2, 0]), np.arange(3), node_count=5)
+    assert (csr.node_count, csr.start_bound, csr.neighbour_bound) == (5, 3, 3)
+    anything = [].append
+    assert expand_met(csr, np.array([4, 2, 7]), None, anything).tolist() == [0]
+    assert expand_met(csr, np.array([7]), None, anything).tolist() == []
+    assert expand_met(csr, np.array([0]), np.array([False, True, True]), anything).tolist() == [2]
+
+
+def test_edges_too_many_to_be_sorted_as_single_integers_are_sorted_all_the_same():
+    rng = np.random.default_rng(3)
+    starts, ends = rng.integers(0, 2**31 - 1, (2, 25))
+    rows = rng.permutation(25).astype(np.int64) + 2**40
+    csr = build_csr(starts % 1000, ends, rows)
+    assert len(csr.neighbours) == 25
+    assert not csr.has_parallel
+    assert csr.rows.dtype == np.int64
+    by_start = np.lexsort((ends, starts % 1000))
+    assert csr.neighbours.tolist() == ends[by_start].tolist()
+    assert csr.rows.tolist() == rows[by_start].tolist()
 
 
 def test_the_number_of_slots_is_announced_before_they_are_listed():
