@@ -21,10 +21,10 @@ quickstart: $(USE) ## Create a graph, load it through Spark, query it, change it
 	@$(BIN)/python -m omnigraph.examples.quickstart
 
 test: $(DEV) ## Run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-fast: $(DEV) ## Run the tests that take no more than a moment and start no Spark
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not long and not spark"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long and not spark"
 
 check: $(DEV) ## Format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .

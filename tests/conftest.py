@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crash.summary import counted, table
 
 _SUBSTRATE = Path(__file__).parent / "substrate"
 
@@ -20,8 +21,37 @@ SPARK_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what we assume about Lance first: when that breaks, everything after it is noise."""
-    items.sort(key=lambda item: _SUBSTRATE not in item.path.parents)
+    """Run what we assume about Lance first: when that breaks, everything after it is noise.
+
+    With several test processes, one has the Spark session and starts with it, and long tests come before short ones,
+    so that all processes end at about the same time.
+    """
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
+    return (
+        _SUBSTRATE not in item.path.parents,
+        item.get_closest_marker("spark") is None,
+        item.get_closest_marker("long") is None,
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many crash cases there were."""
+    lines = table(counted(report for found in terminalreporter.stats.values() for report in found if is_report(report)))
+    if lines:
+        terminalreporter.section("crash cases")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+def is_report(found: object) -> bool:
+    """True for what a test left, as opposed to a warning."""
+    return hasattr(found, "user_properties") and hasattr(found, "when")
 
 
 @pytest.fixture(scope="session")

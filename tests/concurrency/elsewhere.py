@@ -15,6 +15,7 @@ from pathlib import Path
 
 from omnigraph import failpoints
 from omnigraph.engine.recovery import owner
+from omnigraph.engine.recovery.presence import Presence
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import child_process
@@ -28,7 +29,7 @@ def settle_elsewhere(name: str) -> None:
     elsewhere = owner.replace(here, host=name, boot_id=f"boot-of-{name}")
     owner._identity.cache_clear()
     owner.this_process = lambda: elsewhere  # type: ignore[assignment]
-    for module in ("sidecars", "drift", "schema_lock", "branch_lock"):
+    for module in ("sidecars", "drift", "schema_lock", "branch_lock", "presence"):
         imported = __import__(f"omnigraph.engine.recovery.{module}", fromlist=["this_process"])
         imported.this_process = owner.this_process
     # Turns are a courtesy among writers of one machine.
@@ -41,6 +42,7 @@ def open_with_lease(root: str, lease_seconds: float, options: Mapping[str, str])
         os.environ[name] = value
     graph = connect(root)
     graph.context.recovery.intents.lease_seconds = lease_seconds
+    Presence.at(graph.context.store.objects).lease_seconds = lease_seconds
     return graph
 
 

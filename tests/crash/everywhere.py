@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.crash.summary import PROPERTY
+
 from omnigraph.testing.crash import Write, baseline, crash_at
 from omnigraph.testing.faults import Fault
 
@@ -21,5 +23,5 @@ def crash_everywhere(
     number = 1
     while crash_at(write, base, template, scratch, fault, number, open_heals=open_heals) is not None:
         number += 1
-    record_property("cases", number - 1)
+    record_property(PROPERTY, number - 1)
     assert number > OPERATIONS_MIN

@@ -7,6 +7,7 @@ fails before that leaves unreferenced files and nothing else.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadResult
 from omnigraph.engine.recovery.intent import WriterKind
+from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.rows import WriteKind
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest
@@ -117,6 +119,7 @@ def run_job(
 
     Raises:
         InputError: a source cannot be read, or does not fit the schema's types.
+        BranchNotFoundError: there is no such branch.
         ConstraintError: the input breaks rules of the schema; nothing is visible.
         ConflictError: other writers kept getting in the way; nothing is visible.
     """
@@ -125,10 +128,22 @@ def run_job(
     options = JobOptions(mode, parse_branch(branch), check_actor(actor), errors_to, dict(properties or {}), unless)
     phases = Phases(progress)
     with phases.phase("plan"):
+        _check_early(context, options)
         inputs = resolve(source, context.catalog, columns=columns)
     with phases.phase("start"):
         session = obtain_session(spark or _own_session(inputs), master=master, conf=conf, notify=phases.say)
-    return _run(Job(context, session, inputs, options, phases))
+    # What executors write is protected from `cleanup` by the note of this process, from the first file on.
+    with Presence.at(context.store.objects).staging():
+        return _run(Job(context, session, inputs, options, phases))
+
+
+def _check_early(context: GraphContext, options: JobOptions) -> None:
+    """What would be refused at the end is refused before Spark starts."""
+    if context.read_only:
+        raise ExecutionError("this graph was opened read-only and cannot be written")
+    context.manifest.snapshot(options.branch)
+    if options.errors_to is not None and not os.path.isdir(os.path.dirname(options.errors_to) or "."):
+        raise InputError(f"the errors cannot be written to '{options.errors_to}': there is no such folder")
 
 
 def _own_session(inputs: Inputs) -> SparkSession | None:

@@ -55,7 +55,8 @@ def cleanup(
         typer.echo(to_json(body))
     else:
         for row in body["tables"]:
-            outcome = row["error"] or f"{row['old_versions_removed']} versions, {row['bytes_removed']:,} bytes"
+            removed = f"{row['old_versions_removed']} versions, {row['orphan_files_removed']} unused files"
+            outcome = row["error"] or f"{removed}, {row['bytes_removed']:,} bytes"
             typer.echo(f"{row['table_key']}: {outcome}")
     if report.failed:
         raise typer.Exit(FAILURE)

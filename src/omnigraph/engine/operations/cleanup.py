@@ -1,21 +1,28 @@
-"""Remove old versions of tables, and table refs that nothing publishes. What is removed is gone.
+"""Remove old versions of tables, table refs that nothing publishes, and files that nothing refers to.
 
-Floors keep it safe: nothing runs while a write is unfinished or a table drifted; a version that any branch publishes
-stays, with everything newer; if any branch cannot be read, nothing is removed at all.
+What is removed is gone. Floors keep it safe: nothing runs while a write is unfinished or a table drifted; a version
+that any branch publishes stays, with everything newer; so does what a tag names, of a table or of the whole graph; if
+any branch cannot be read, nothing is removed at all. Files of refused and broken loads go at once, whatever their age,
+unless a living process may be about to commit them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.recovery.branch_lock import locked_branch
 from omnigraph.engine.recovery.drift import check
+from omnigraph.engine.recovery.presence import living_writers
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
+from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.orphans import list_files, remove_files, tagged_versions, unreferenced
+from omnigraph.engine.storage.residual import CleanupStats
 from omnigraph.errors import GraphError, InputError
 from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_FORK, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
 from omnigraph.ids import MAIN, TableKey
@@ -25,12 +32,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableCleanup:
-    """What was removed of one table, or why not; `forks_removed` are refs that no branch published."""
+    """What was removed of one table, or why not.
+
+    `forks_removed` are refs that no branch published, `orphan_files_removed` counts files that no version knew.
+    """
 
     table_key: TableKey
     bytes_removed: int = 0
     old_versions_removed: int = 0
     forks_removed: tuple[str, ...] = ()
+    orphan_files_removed: int = 0
     error: str | None = None
 
 
@@ -73,7 +84,10 @@ def cleanup(
         snapshots = _snapshots(context)
         main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)
         check(context.recovery, MAIN, (entry for entry in main.entries.values() if entry.branch is None))
-        return CleanupReport(tuple(_clean(context, snapshots, key, keep_versions, older_than) for key in main.entries))
+        protected = _protected(context)
+        return CleanupReport(
+            tuple(_clean(context, snapshots, protected, key, keep_versions, older_than) for key in main.entries)
+        )
 
 
 def _snapshots(context: GraphContext) -> list[Snapshot]:
@@ -81,9 +95,16 @@ def _snapshots(context: GraphContext) -> list[Snapshot]:
     return [context.manifest.snapshot(branch) for branch in context.manifest.branches()]
 
 
+def _protected(context: GraphContext) -> list[Snapshot]:
+    """The states of the whole graph that a tag of the manifest names."""
+    tagged = tagged_versions(context.store, layout.MANIFEST)
+    return [context.manifest.snapshot(MAIN, version=version) for version in sorted(tagged)]
+
+
 def _clean(
     context: GraphContext,
     snapshots: list[Snapshot],
+    protected: list[Snapshot],
     key: TableKey,
     keep_versions: int | None,
     older_than: timedelta | None,
@@ -97,11 +118,18 @@ def _clean(
             for snapshot in snapshots
             if (entry := snapshot.entries.get(key)) is not None and entry.branch is None and entry.path == path
         ]
-        doomed = removable(context.store.version_times(path), pinned, keep_versions, older_than, datetime.now(UTC))
-        if not doomed:
-            return TableCleanup(key, forks_removed=forks)
-        stats = context.store.residual.cleanup_versions(path, versions=doomed)
-        return TableCleanup(key, stats.bytes_removed, stats.old_versions_removed, forks)
+        kept = tagged_versions(context.store, path).union(
+            entry.version for tagged in protected for entry in tagged.entries.values() if entry.path == path
+        )
+        doomed = removable(
+            context.store.version_times(path), pinned, keep_versions, older_than, datetime.now(UTC), kept=kept
+        )
+        orphans = _reclaim_orphans(context, path)
+        removed = CleanupStats(0, 0)
+        if doomed:
+            removed = context.store.residual.cleanup_versions(path, versions=doomed)
+        freed = removed.bytes_removed + sum(orphans.values())
+        return TableCleanup(key, freed, removed.old_versions_removed, forks, len(orphans))
     except GraphError as exc:
         _log.warning("cleaning %s failed: %s", key, exc)
         return TableCleanup(key, error=str(exc))
@@ -113,13 +141,15 @@ def removable(
     keep_versions: int | None,
     older_than: timedelta | None,
     now: datetime,
+    *,
+    kept: Collection[int] = (),
 ) -> list[int]:
-    """The versions that may go: below everything published, beyond the newest to keep, and old enough.
+    """The versions that may go: below everything published, not `kept`, beyond the newest to keep, and old enough.
 
     Kept versions are counted in the list of those that exist, because numbers have gaps.
     """
     floor = min(pinned, default=0)
-    below = [version for version in sorted(times) if version < floor]
+    below = [version for version in sorted(times) if version < floor and version not in kept]
     if keep_versions is not None:
         newest = set(sorted(times)[-keep_versions:])
         below = [version for version in below if version not in newest]
@@ -136,8 +166,41 @@ def _drop_orphan_forks(context: GraphContext, snapshots: list[Snapshot], path: s
     for orphan in orphans:
         try:
             maybe_fail(CLEANUP_FORK)
-            context.store.residual.delete_branch(path, orphan)
+            with locked_branch(context.recovery.intents, orphan) as lock:
+                # Looked at again behind the lock: a first writer on that branch may just have made the ref.
+                if not _is_orphan(context, path, orphan):
+                    continue
+                lock.check()
+                context.store.residual.delete_branch(path, orphan)
             removed.append(orphan)
         except GraphError as exc:
             _log.warning("the unpublished ref %s of %s could not be removed: %s", orphan, path, exc)
     return tuple(removed)
+
+
+def _is_orphan(context: GraphContext, path: str, branch: str) -> bool:
+    """True when no intent names the ref and no branch publishes it, as of now."""
+    if any(
+        effect.table_path == path and effect.table_branch == branch
+        for intent in context.recovery.intents.pending()
+        for effect in intent.effects
+    ):
+        return False
+    published = [entry for snapshot in _snapshots(context) for entry in snapshot.entries.values()]
+    return not any(entry.path == path and entry.branch == branch for entry in published)
+
+
+def _reclaim_orphans(context: GraphContext, path: str) -> dict[str, int]:
+    """Remove the files that no version refers to, unless somebody may be about to commit them.
+
+    The order matters: whoever stages leaves a note before its first file. With no living note after the files were
+    listed, each of them is referred to by now, or never will be.
+    """
+    files = list_files(context.store, path)
+    writers = living_writers(context.store.objects)
+    if writers:
+        _log.info("files that nothing refers to stay in %s: process %d may be writing", path, writers[0].pid)
+        return {}
+    orphans = unreferenced(context.store, path, files)
+    remove_files(context.store, orphans)
+    return orphans

@@ -14,6 +14,7 @@ from omnigraph.engine.recovery.branch_lock import clear_leftover_branch_locks
 from omnigraph.engine.recovery.intent import Intent
 from omnigraph.engine.recovery.observe import RecoveryContext
 from omnigraph.engine.recovery.owner import Liveness
+from omnigraph.engine.recovery.presence import clear_leftover_notes
 from omnigraph.engine.recovery.resolve import Resolution, resolve
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.recovery.sidecars import Claim
@@ -47,6 +48,7 @@ def sweep(ctx: RecoveryContext) -> list[Resolution]:
     """
     resolutions = _run(ctx, sweeping=True)
     clear_leftover_branch_locks(ctx.intents)
+    clear_leftover_notes(ctx.store.objects)
     ctx.intents.drop_leftover_claims()
     return resolutions
 

@@ -21,7 +21,7 @@ from omnigraph.engine.recovery.drift import Drift, DriftKind
 from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.staging.columns import ColumnCache
-from omnigraph.engine.staging.fencing import BranchFence
+from omnigraph.engine.staging.fencing import BranchFence, check_staged_files
 from omnigraph.engine.staging.transaction import TableWrite, Transaction
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import (
@@ -76,7 +76,7 @@ def commit(recovery: RecoveryContext, transaction: Transaction, deadline: float)
     transaction.request.cancellation.check()
     failpoints.maybe_fail(failpoints.MUTATION_PRE_ARM)
     intent = recovery.intents.arm(_intent(transaction))
-    _secure_branch(recovery, intent, fence)
+    _secure(recovery, transaction, intent, fence)
     _secure_forks(recovery, transaction, intent)
     handles = _apply(recovery, transaction, intent, fence)
     return _publish(recovery, transaction, intent, handles, fence)
@@ -169,13 +169,21 @@ def _check_forks(recovery: RecoveryContext, transaction: Transaction, deadline: 
         raise StaleAttempt(ConflictError(f"another writer has just written to '{branch}' — retry"), counts=False)
 
 
-def _secure_branch(recovery: RecoveryContext, intent: Intent, fence: BranchFence) -> None:
-    """Make sure, now that the intent keeps others from deleting it, that the branch is the one this write has seen."""
+def _secure(recovery: RecoveryContext, transaction: Transaction, intent: Intent, fence: BranchFence) -> None:
+    """Make sure that what this write rests on is still there, now that the intent keeps others from taking it away.
+
+    That is the branch it has seen, and the files it has staged.
+    """
     try:
         fence.check_same()
     except ConflictError as refused:
         recovery.intents.disarm(intent.operation_id)
         raise StaleAttempt(refused) from refused
+    except BaseException:
+        recovery.intents.disarm(intent.operation_id)
+        raise
+    try:
+        check_staged_files(recovery.store, transaction)
     except BaseException:
         recovery.intents.disarm(intent.operation_id)
         raise

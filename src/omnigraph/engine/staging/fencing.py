@@ -1,9 +1,12 @@
-"""A write on a branch must end on the branch it began on.
+"""What a write rests on must still be there once its intent is armed: its branch, and the files it has staged.
 
 A branch that is deleted and created anew under its name counts its versions from where it starts, so the number a
 strict commit demands may exist in both. A writer on a branch therefore knows which one it has seen, looks again once
 its intent keeps others from deleting it, and looks for its intent before every effect: should it have stood still for
 longer than its lease, somebody may have settled its write, and the branch may be another by now.
+
+Files that nothing refers to are reclaimed by `cleanup`. While this process has left a note without a gap since it began
+to stage, nobody does that; otherwise, and for files that other processes have staged, each of them is looked for.
 """
 
 from __future__ import annotations
@@ -11,7 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.recovery import Intent, RecoveryContext
+from omnigraph.engine.recovery.presence import Presence
+from omnigraph.engine.staging.transaction import Transaction
 from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.layout import branch_location
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ConflictError
 from omnigraph.ids import stored_branch
 
@@ -50,6 +57,27 @@ class BranchFence:
         if not self.recovery.intents.exists(intent.operation_id):
             raise ConflictError(f"the write {intent.operation_id} was settled by another process meanwhile — retry")
         self.check_same()
+
+
+def check_staged_files(store: TableStore, transaction: Transaction) -> None:
+    """Refuse to commit files that were reclaimed while nobody could know whose they are.
+
+    Raises:
+        ConflictError: one is missing.
+    """
+    covered = Presence.at(store.objects).covers(transaction.began)
+    for write in transaction.writes.values():
+        if write.base is None or write.staged is None or (covered and not write.staged_elsewhere):
+            continue
+        place = branch_location(write.base.path, write.base.branch)
+        for folder in sorted({name.rpartition("/")[0] for name in write.staged.files}):
+            wanted = {name.rpartition("/")[2] for name in write.staged.files if name.rpartition("/")[0] == folder}
+            missing = wanted.difference(store.objects.list_dir(f"{place}/{folder}"))
+            if missing:
+                raise ConflictError(
+                    f"{len(missing)} files staged for '{write.table_key}' were reclaimed before they could be committed"
+                    " — run this again"
+                )
 
 
 def _mark(recovery: RecoveryContext, branch: str | None) -> object:

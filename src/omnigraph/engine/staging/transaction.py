@@ -33,7 +33,7 @@ from omnigraph.engine.storage.staged import (
     write_fragment_files,
 )
 from omnigraph.errors import InternalError, LimitError
-from omnigraph.ids import CommitId, TableKey, stored_branch
+from omnigraph.ids import CommitId, TableKey, now_micros, stored_branch
 
 KEEP_FRAGMENTS_ROWS = 4_096
 PARALLEL_ROWS = 50_000
@@ -100,12 +100,14 @@ class TableWrite:
     base: TableHandle | None = None
     staged: StagedWrite | None = None
     rows: Resolved | None = None
+    staged_elsewhere: bool = False
 
 
 class WrittenFragments:
     """Fragments of rows that were only inserted, kept for the next attempt: they fit any version of their table."""
 
     def __init__(self) -> None:
+        self.began = now_micros()
         self._kept: dict[tuple[TableKey, str], tuple[pa.Table, list[str]]] = {}
 
     def of(self, table_key: TableKey, source: pa.Table, rows: pa.Table, base: TableHandle) -> list[str]:
@@ -144,6 +146,11 @@ class Transaction:
         pending.kind = max(pending.kind, kind)
         return pending
 
+    @property
+    def began(self) -> int:
+        """When the first attempt of this write began; nothing was staged for it before."""
+        return self._fragments.began
+
     def pending(self, table_key: TableKey) -> PendingTable | None:
         """What this write has changed in a table so far."""
         return self._tables.get(table_key)
@@ -177,6 +184,7 @@ class Transaction:
         if table_key in self._direct or table_key in self._tables:
             raise InternalError(f"'{table_key}' is already changed by this write")
         self._direct[table_key] = self._table_write(table_key, kind, stage)
+        self._direct[table_key].staged_elsewhere = True
 
     def depend_on(self, table_keys: Iterable[TableKey]) -> None:
         """The write is only valid while these tables stay as they are in the snapshot."""

@@ -25,6 +25,7 @@ GRAPH_COMMITS = "_graph_commits.lance"
 COMMIT_ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY_DIR = "__recovery"
+WRITERS_DIR = "__writers"
 CACHE_DIR = "_cache"
 
 _FNV_OFFSET = 0xCBF29CE484222325

@@ -1,0 +1,65 @@
+"""How many crash cases a run has been through, per writer and kind of fault."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from omnigraph.testing.faults import Fault
+
+PROPERTY = "crash cases"
+_COLUMNS = [fault.value for fault in Fault]
+
+
+class Report(Protocol):
+    """What a finished test leaves behind; it also comes home from other test processes."""
+
+    nodeid: str
+    when: str | None
+    user_properties: list[tuple[str, object]]
+
+
+def writer_of(nodeid: str) -> tuple[str, str]:
+    """The writer and the fault a test is about.
+
+    >>> writer_of("tests/x.py::test_a_write_survives[insert a node-raise after]@group")
+    ('insert a node', 'raise after')
+    >>> writer_of("tests/x.py::test_maintenance_survives[outage]")
+    ('maintenance', 'outage')
+    """
+    name, _, parameters = nodeid.rpartition("::")[2].partition("@")[0].rstrip("]").partition("[")
+    writer, _, fault = parameters.rpartition("-")
+    sentence = name.removeprefix("test_").removesuffix("_survives").replace("_", " ")
+    if sentence.startswith("a load on spark"):
+        writer = f"load {writer} on Spark"
+    elif sentence == "recovery itself":
+        writer = f"recovery {writer}"
+    return writer or sentence, fault
+
+
+def counted(reports: Iterable[Report]) -> Mapping[str, Mapping[str, int]]:
+    """Cases per writer and fault."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for report in reports:
+        if report.when != "call":
+            continue
+        for name, value in report.user_properties:
+            if name == PROPERTY:
+                writer, fault = writer_of(report.nodeid)
+                found[writer][fault] += int(str(value))
+    return found
+
+
+def table(cases: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The lines of the summary; none when no case was run."""
+    if not cases:
+        return []
+    width = max(len(writer) for writer in cases)
+    lines = [f"{'writer':{width}}  " + "  ".join(f"{column:>12}" for column in _COLUMNS) + f"  {'cases':>6}"]
+    for writer, by_fault in cases.items():
+        cells = "  ".join(f"{by_fault.get(column, 0) or '-':>12}" for column in _COLUMNS)
+        lines.append(f"{writer:{width}}  {cells}  {sum(by_fault.values()):6}")
+    totals = [sum(by_fault.get(column, 0) for by_fault in cases.values()) for column in _COLUMNS]
+    lines.append(f"{'all':{width}}  " + "  ".join(f"{total:12}" for total in totals) + f"  {sum(totals):6}")
+    return lines
