@@ -19,6 +19,7 @@ from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Effect, Intent, WriterKind, new_intent, roll_back
 from omnigraph.engine.recovery.drift import find_drift
+from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
@@ -111,7 +112,8 @@ def optimize(context: GraphContext, *, actor: str | None = None, concurrency: in
     for attempt in range(ATTEMPTS):
         refuse_while_pending(context.recovery, "optimize")
         try:
-            return _run(context, actor, concurrency)
+            with Presence.at(context.store.objects).staging():
+                return _run(context, actor, concurrency)
         except PublishContentionError:
             raise
         except ConflictError:
@@ -121,6 +123,7 @@ def optimize(context: GraphContext, *, actor: str | None = None, concurrency: in
 
 
 def _run(context: GraphContext, actor: str | None, concurrency: int) -> OptimizeReport:
+    began = now_micros()
     snapshot = context.manifest.snapshot(MAIN)
     drifted = {drift.entry.table_key: drift for drift in find_drift(context.recovery, MAIN, snapshot.entries.values())}
     keys = [key for key in snapshot.entries if key not in drifted and key in context.catalog.tables]
@@ -135,7 +138,7 @@ def _run(context: GraphContext, actor: str | None, concurrency: int) -> Optimize
     commit_id = None
     if productive:
         with Gates.at(context.root).acquire((work.entry.table_key, None) for work in productive):
-            commit_id, done = _commit(context, actor, productive)
+            commit_id, done = _commit(context, actor, productive, began)
         reports.update(done)
     return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
 
@@ -170,13 +173,16 @@ def _report(work: _Work) -> TableReport:
 
 
 def _commit(
-    context: GraphContext, actor: str | None, works: list[_Work]
+    context: GraphContext, actor: str | None, works: list[_Work], began: int
 ) -> tuple[CommitId, Mapping[TableKey, TableReport]]:
     """Arm, apply, publish, disarm; before the first effect a conflict simply starts over."""
     effects = tuple(
         Effect.on(work.entry.table_key, work.entry.path, work.entry.version, steps=work.steps) for work in works
     )
     intent = context.recovery.intents.arm(new_intent(WriterKind.OPTIMIZE, None, effects, actor_id=actor))
+    if not Presence.at(context.store.objects).covers(began):
+        context.recovery.intents.disarm(intent.operation_id)
+        raise ConflictError("this process stood still, and what it had staged may have been reclaimed — retry")
     heads: dict[TableKey, TableHandle] = {}
     try:
         for work in sorted(works, key=lambda work: work.entry.table_key):
