@@ -5,13 +5,16 @@
     python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit or large
     python -m benchmarks.read --keep DIR          # build the data once and use it again
 
-Every figure is milliseconds, p50 and p95 of warm calls over many parameters, result converted to rows; memory is the
-peak of this process. Other programs answer through their own Python interface.
+Every figure is milliseconds, p50 and p95 of warm calls over many parameters, result converted to rows. Memory is the
+highest resident size of this process while a question was asked (the kernel's mark is reset before each) and by how
+much that is above what the process held before; programs share the process, so the growth is the question's own. Other
+programs answer through their own Python interface.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -156,6 +159,28 @@ def build_ladybug(data: Data, folder: Path) -> Any:
     return connection
 
 
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def reset_peak() -> float:
+    """Let the kernel's mark of the highest resident size begin anew at what the process holds now, in megabytes.
+
+    Where the system offers no such thing the mark stays what it is, and growth reads as zero unless there was some.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return peak_mb()
+
+
+def peak_mb() -> float:
+    """The highest resident size since the last reset, in megabytes."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +194,7 @@ class Report:
         self, question: str, program: str, call: Callable[[Any], Any], arguments: Sequence[Any], least: int = 3
     ) -> float:
         """Warm calls over all arguments, for at most a few seconds but `least` times."""
+        before = reset_peak()
         for argument in arguments[:3]:
             call(argument)
         times: list[float] = []
@@ -177,16 +203,32 @@ class Report:
             start = time.perf_counter()
             call(arguments[len(times) % len(arguments)])
             times.append((time.perf_counter() - start) * 1000)
-        self.note(question, program, statistics.median(times), float(np.quantile(times, 0.95)))
+        peak = peak_mb()
+        self.note(
+            question, program, statistics.median(times), float(np.quantile(times, 0.95)), memory=(peak, peak - before)
+        )
         return statistics.median(times)
 
-    def note(self, question: str, program: str, p50: float, p95: float | None = None) -> None:
+    def note(
+        self,
+        question: str,
+        program: str,
+        p50: float,
+        p95: float | None = None,
+        *,
+        memory: tuple[float, float] | None = None,
+    ) -> None:
+        """Keep and print one figure, with the peak and the growth of memory in megabytes where they are known."""
         line = self.lines.setdefault(question, {})
         line[program] = round(p50, 4)
+        tail = ""
         if p95 is not None:
             line[f"{program} p95"] = round(p95, 4)
-        tail = "" if p95 is None else f"   p95 {p95:>9.3f}"
-        print(f"  {question:<34} {program:<12} {p50:>10.3f} ms{tail}", flush=True)
+            tail += f"   p95 {p95:>9.3f}"
+        if memory is not None:
+            line[f"{program} peak MB"], line[f"{program} growth MB"] = (round(value, 1) for value in memory)
+            tail += f"   peak {memory[0]:>6,.0f} MB (+{memory[1]:,.1f})"
+        print(f"  {question:<38} {program:<10} {p50:>10.3f} ms{tail}", flush=True)
 
     def agree(self, question: str, answers: dict[str, Any]) -> None:
         """Stop when programs disagree: a fast wrong answer is no figure."""
@@ -401,49 +443,75 @@ def measure_fixed(report: Report, graph: Graph) -> None:
 
 FRESH = """
 import sys, time
-from omnigraph.graph import connect
 begin = time.perf_counter()
-graph = connect(sys.argv[1])
-key = {"k": "p0000007"}
-rows = graph.query(sys.argv[2], key).to_pylist()
-print((time.perf_counter() - begin) * 1000)
+import omnigraph
+graph = omnigraph.connect
+loaded = time.perf_counter()
+graph = omnigraph.connect(sys.argv[1])
+rows = graph.query(sys.argv[2], {"k": "p0000007"}).to_pylist()
+asked = time.perf_counter()
+status = open("/proc/self/status").read() if sys.platform == "linux" else "VmHWM: 0"
+peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+print((loaded - begin) * 1000, (asked - loaded) * 1000, peak)
 """
 
 
-def measure_fresh(report: Report, root: Path) -> None:
-    """The first query of a new process, imports not counted."""
+def ask_fresh(root: Path, text: str, bytecode: Path) -> tuple[float, float, float]:
+    """Milliseconds to import the engine, then to connect and ask, and the peak memory, in a process of its own.
+
+    The process may keep compiled modules, as an installed package has them, in a folder of the benchmark.
+    """
+    settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    settings["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    command = [sys.executable, "-c", FRESH, str(root), text]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=settings)
+    loaded, asked, peak = (float(value) for value in done.stdout.split()[-3:])
+    return loaded, asked, peak
+
+
+def measure_fresh(report: Report, root: Path, folder: Path) -> None:
+    """The first query of a new process, imports told apart."""
+    bytecode = folder / "bytecode"
+    ask_fresh(root, TRAVERSALS["3 hops count"][0], bytecode)
+    imports: list[float] = []
     for question in ("point lookup", "1 hop count", "3 hops count", "top 10 over 2 hops"):
-        times = []
-        for _ in range(3):
-            command = [sys.executable, "-c", FRESH, str(root), TRAVERSALS[question][0]]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-            times.append(float(done.stdout.strip().splitlines()[-1]))
-        report.note(f"first query: {question}", "omnigraph", statistics.median(times), max(times))
+        found = [ask_fresh(root, TRAVERSALS[question][0], bytecode) for _ in range(5)]
+        imports.extend(loaded for loaded, _, _ in found)
+        times = [asked for _, asked, _ in found]
+        peak = max(memory for _, _, memory in found)
+        report.note(f"first query: {question}", "omnigraph", statistics.median(times), max(times), memory=(peak, peak))
+    report.note("import of the engine", "omnigraph", statistics.median(imports), max(imports))
 
 
 def measure_commits(report: Report, graph: Graph) -> None:
-    """The first query after a one-row commit, beside a warm one."""
+    """The first query after a one-row commit of each kind, beside a warm one."""
     insert = "query m($f: String, $t: String) { insert Knows { from: $f, to: $t } }"
     add = 'query m($k: String) { insert Person { key: $k, name: "New", age: 30, city: "Fez" } }'
+    remove = "query m($k: String) { delete Person where key = $k }"
+    unique = time.time_ns()
+    commits: dict[str, Callable[[int], Any]] = {
+        "an edge": lambda n: graph.mutate(insert, {"f": "p0000042", "t": f"p{n + 50:07d}"}),
+        "a node": lambda n: graph.mutate(add, {"k": f"new{unique}-{n}"}),
+        "a deletion": lambda n: graph.mutate(remove, {"k": f"new{unique}-{n}"}),
+    }
     for question in ("2 hops count", "top 10 over 2 hops", "most connected"):
         text = TRAVERSALS[question][0]
         params = {"k": "p0000042"} if "$k" in text else {}
-        warm, first = [], []
-        for round_number in range(8):
-            for _ in range(3):
-                graph.query(text, params).to_pylist()
+
+        def ask(text: str = text, params: dict[str, str] = params) -> float:
             begin = time.perf_counter()
             graph.query(text, params).to_pylist()
-            warm.append((time.perf_counter() - begin) * 1000)
-            if round_number % 2:
-                graph.mutate(add, {"k": f"new{time.time_ns()}"})
-            else:
-                graph.mutate(insert, {"f": "p0000042", "t": f"p{round_number + 50:07d}"})
-            begin = time.perf_counter()
-            graph.query(text, params).to_pylist()
-            first.append((time.perf_counter() - begin) * 1000)
-        report.note(f"warm: {question}", "omnigraph", statistics.median(warm), max(warm))
-        report.note(f"after a commit: {question}", "omnigraph", statistics.median(first), max(first))
+            return (time.perf_counter() - begin) * 1000
+
+        warm: list[float] = []
+        for kind, commit in commits.items():
+            first = []
+            for number in range(10):
+                commit(number)
+                first.append(ask())
+                warm.extend(ask() for _ in range(5))
+            report.note(f"after {kind}: {question}", "omnigraph", statistics.median(first), max(first))
+        report.note(f"warm: {question}", "omnigraph", statistics.median(warm), float(np.quantile(warm, 0.95)))
 
 
 def measure_large(report: Report, folder: Path) -> None:
@@ -458,8 +526,21 @@ def measure_large(report: Report, folder: Path) -> None:
         begin = time.perf_counter()
         graph.load({"Person": pa.table({"key": keys}), "Knows": pa.table(ends)}, mode="overwrite", engine="local")
         report.note("10 M edges: load", "omnigraph", (time.perf_counter() - begin) * 1000)
-    graph = connect(root)
+        graph.maintenance.optimize()
+    bytecode = folder / "bytecode"
     text = TRAVERSALS["3 hops count"][0]
+    lookup = "query q($k: String) { match { $a: Person { key: $k } } return { $a.key as key } }"
+    cache = root / "_cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    ask_fresh(root, lookup, bytecode)
+    for question, asked in {
+        "point lookup, nothing kept": lookup,
+        "3 hops, adjacency made": text,
+        "3 hops, adjacency kept": text,
+    }.items():
+        _, milliseconds, peak = ask_fresh(root, asked, bytecode)
+        report.note(f"10 M edges, fresh: {question}", "omnigraph", milliseconds, memory=(peak, peak))
+    graph = connect(root)
     begin = time.perf_counter()
     graph.query(text, {"k": "p0000007"}).to_pylist()
     report.note("10 M edges: first 3 hops", "omnigraph", (time.perf_counter() - begin) * 1000)
@@ -474,10 +555,6 @@ def measure_large(report: Report, folder: Path) -> None:
         ).to_pylist(),
         starts,
     )
-    for question in ("first 3 hops",):
-        command = [sys.executable, "-c", FRESH, str(root), text]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-        report.note(f"10 M edges: fresh process, {question}", "omnigraph", float(done.stdout.strip().splitlines()[-1]))
 
 
 def main() -> None:
@@ -507,7 +584,7 @@ def main() -> None:
         if "search" in chosen:
             measure_search(report, data, graph, scratch, not options.alone)
         if "fresh" in chosen:
-            measure_fresh(report, root)
+            measure_fresh(report, root, scratch)
         if "commit" in chosen:
             measure_commits(report, graph)
         if "large" in chosen:
@@ -517,7 +594,7 @@ def main() -> None:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory {peak:,.0f} MB")
+    print(f"peak memory of the whole run {peak:,.0f} MB")
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     name = "read.json" if not options.only and options.scale == 1.0 and not options.alone else "read-partial.json"

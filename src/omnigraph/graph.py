@@ -34,7 +34,7 @@ from omnigraph.engine.operations.optimize import OptimizeReport, optimize
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.repair import RepairReport, repair
 from omnigraph.engine.operations.verify import VerifyReport, verify
-from omnigraph.engine.reading import ReadOptions, execute, explain_analyze
+from omnigraph.engine.reading import ReadOptions, execute, explain_analyze, explain_order
 from omnigraph.engine.reading.context import EmbedsText
 from omnigraph.engine.recovery import Intent, heal
 from omnigraph.engine.recovery.contract import load_contract
@@ -268,12 +268,14 @@ class Graph:
         *,
         analyze: bool = False,
     ) -> Explanation:
-        """How a query is run, as a tree; with `analyze` it is run, and each step tells its reason, rows and time."""
-        if not analyze and at is None:
-            return explain(compile_query(self.context.catalog, read_query(source), name))
+        """How a query is run, as a tree: what it means, and in which order it is matched on this state, and why.
+
+        With `analyze` it is run, and each step tells its reason, its rows and its milliseconds.
+        """
         catalog, snapshot = self._view(branch, at)
         if not analyze:
-            return explain(compile_query(catalog, read_query(source), name))
+            found = compile_query(catalog, read_query(source), name)
+            return explain_order(found, snapshot) if isinstance(found, ReadPlan) else explain(found)
         plan = _read_plan(catalog, source, name)
         values = bind(plan.parameters, params)
         return explain_analyze(plan, snapshot, values, embedder=self._embedder)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.engine.reading import ReadOptions, execute
-from omnigraph.engine.reading import tables as tables_module
+from omnigraph.engine.reading import ReadOptions, execute, lookup
+from omnigraph.engine.reading import nodes as nodes_module
 from omnigraph.engine.reading.cache import SHARED
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.plan import operators as op
@@ -188,8 +188,14 @@ class Tables:
         return self.handles[table_key]
 
 
-def store_graph(rng, graph, root):
-    """Write the tables; half of the time something is read when they are half written, which fills every cache."""
+INDEXED = {"node/A": ("s", "i", "u"), "node/B": ("s", "i")}
+
+
+def store_graph(rng, graph, root, *, indexed=False):
+    """Write the tables; half of the time something is read when they are half written, which fills every cache.
+
+    With `indexed`, columns are indexed when their tables are half written, so that an index covers a part of the rows.
+    """
     store = TableStore(str(root))
     later = []
     for name, properties in NODE_TYPES.items():
@@ -199,6 +205,9 @@ def store_graph(rng, graph, root):
         ends = [("id", pa.string()), ("src", pa.string()), ("dst", pa.string())]
         more = [(p, arrow_of(kind)) for p, kind in properties.items()]
         later.append(write(rng, store, f"edge/{name}", graph.edges[name], [*ends, *more]))
+    for path, columns in INDEXED.items() if indexed else ():
+        for name in columns:
+            lance.dataset(store.location(path)).create_scalar_index(name, "BTREE")
     if rng.random() < 0.5:
         read_everything(Tables(store))
     for rest in later:
@@ -499,12 +508,12 @@ def check(plan, graph, params, tables, options=None):
         assert not Counter(actual) - whole, plan
 
 
-def run_cases(seed, graphs, plans, root, options=None):
+def run_cases(seed, graphs, plans, root, options=None, *, indexed=False):
     rng = random.Random(seed)
     random.seed(seed)
     for number in range(graphs):
         graph = random_graph(rng)
-        tables = store_graph(rng, graph, root / str(number))
+        tables = store_graph(rng, graph, root / str(number), indexed=indexed)
         for _ in range(plans):
             maker = PlanMaker(rng)
             plan = maker.plan()
@@ -553,6 +562,21 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
     run_cases(99, 8, 60, tmp_path)
 
 
+def test_engine_returns_the_same_rows_when_it_asks_the_indexes_of_the_tables(tmp_path, monkeypatch):
+    asked = []
+    for name, value in {
+        "lookup.INDEXED_ROWS_MIN": 0,
+        "lookup.INDEX_LOOKUP_ROWS": 0,
+        "tables.COLD_ROWS_MIN": 0,
+        "tables.COLD_ROWS_FACTOR": 0,
+    }.items():
+        monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
+    plain = lookup._from_index
+    monkeypatch.setattr(lookup, "_from_index", lambda *given: asked.append(given) or plain(*given))
+    run_cases(55, 8, 60, tmp_path, indexed=True)
+    assert asked
+
+
 def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("omnigraph.engine.reading.segments.EDGES_MIN", 1)
     rng = random.Random(123)
@@ -564,5 +588,5 @@ def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(
             maker = PlanMaker(rng)
             plan = maker.plan()
             SHARED.clear()
-            tables_module._DICTIONARIES.clear()
+            nodes_module._DICTIONARIES.clear()
             check(plan, graph, maker.values(), Tables(tables.store))

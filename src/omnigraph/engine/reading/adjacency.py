@@ -1,7 +1,6 @@
-"""Who is joined to whom: compressed adjacency of one edge table, kept across versions.
+"""Who is joined to whom: the compressed adjacency of one version of an edge table, and what can be asked of it.
 
-A version is one large segment, marked where its edges are gone, plus a small segment of what came later; so the first
-read after a small commit costs what the commit was, not what the table is.
+A version is one large part, marked where its edges are gone, and a small part of what came later.
 """
 
 from __future__ import annotations
@@ -21,17 +20,12 @@ from omnigraph.engine.reading.kernels import (
     expand_met,
     expand_slots,
     find_pairs,
-    first_of_pair,
     plain_degrees,
     slot_starts,
 )
-from omnigraph.engine.reading.segments import Direction, Segment, segments
-from omnigraph.engine.reading.tables import EdgeView, NodeView
 
 FEW_NODES_FACTOR = 16
 """Degrees of fewer than this share of the nodes are counted one by one instead of for all."""
-ASSEMBLED_MAX = 6
-"""Assembled versions kept per edge table version: three directions, for two versions of the nodes."""
 
 Allow = Callable[[int], None]
 
@@ -103,7 +97,7 @@ class Adjacency:
         """Which pairs are joined by an edge."""
         found = np.zeros(len(starts), dtype=np.bool_)
         for part in self.parts:
-            found |= _pairs_in(part, starts, neighbours)
+            found |= pairs_in(part, starts, neighbours)
         return found
 
     def pair_degrees(self, nodes: npt.NDArray[Any]) -> Ints:
@@ -186,7 +180,7 @@ def _join(arrays: list[Ints]) -> Ints:
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
 
 
-def _pairs_in(part: Part, starts: npt.NDArray[Any], neighbours: npt.NDArray[Any]) -> Bools:
+def pairs_in(part: Part, starts: npt.NDArray[Any], neighbours: npt.NDArray[Any]) -> Bools:
     """Whether the pair has a live slot; the first slot of a pair may be dead while a parallel one lives."""
     csr = part.csr
     slots = find_pairs(csr, starts, neighbours)
@@ -208,101 +202,3 @@ def _pairs_in(part: Part, starts: npt.NDArray[Any], neighbours: npt.NDArray[Any]
         alive[open_rows[hit]] = True
         open_rows, slot = open_rows[~hit], slot[~hit]
     return alive
-
-
-# --- assembling a version ---------------------------------------------------------------------------------------------
-
-
-def adjacency(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
-    """The edges of one version in one direction; only edges whose two ends exist in the snapshot take part."""
-    key = ("adjacency", edges.key, sources.key, targets.key, sources.dictionary.lineage, direction)
-    memo: dict[Any, Adjacency] = edges.handle.memo.setdefault("adjacency", {})
-    found = memo.get(key)
-    if found is None:
-        found = memo[key] = _assembled_before(memo, key, sources, targets) or _assemble(
-            edges, sources, targets, direction
-        )
-        for old in list(memo)[:-ASSEMBLED_MAX]:
-            memo.pop(old, None)
-    return found
-
-
-def _assembled_before(memo: dict[Any, Adjacency], key: Any, sources: NodeView, targets: NodeView) -> Adjacency | None:
-    """The same edges as assembled for other versions of the nodes, when no edge can dangle in either."""
-    if not (sources.is_complete and targets.is_complete):
-        return None
-    bound = min(sources.code_bound, targets.code_bound)
-    for other, found in list(memo.items()):
-        same = other[1] == key[1] and other[4:] == key[4:] and found.is_whole
-        if same and all(max(part.csr.start_bound, part.csr.neighbour_bound) <= bound for part in found.parts):
-            return found
-    return None
-
-
-def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
-    if not edges.fragments:
-        return Adjacency((), 0)
-    base, overlay = segments(edges, sources, targets, direction)
-    starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
-    parts: list[Part] = []
-    is_whole = True
-    for segment in (base, overlay):
-        if segment is None or not len(segment):
-            continue
-        seen = _part(segment, edges, direction)
-        part = _without_dangling(seen, starts, ends)
-        is_whole = is_whole and part is seen
-        if parts:
-            part = _without_shadowed(part, parts)
-        parts.append(part)
-    return Adjacency(tuple(parts), edges.live_count, is_whole)
-
-
-def _part(segment: Segment, edges: EdgeView, direction: Direction) -> Part:
-    here = {fragment.files: index for index, fragment in enumerate(edges.fragments)}
-    positions = np.full(len(segment.fragments), -1, dtype=np.int64)
-    dead: list[Ints] = []
-    for index, files in enumerate(segment.fragments):
-        start, end = int(segment.starts[index]), int(segment.starts[index + 1])
-        place = here.get(files)
-        if place is None:
-            dead.append(np.arange(start, end, dtype=np.int64))
-            continue
-        positions[index] = edges.starts[place]
-        if edges.fragments[place].deleted_rows:
-            dead.append(start + edges.deleted_offsets(edges.fragments[place]))
-    csr = segment.csr(direction)
-    row_starts = segment.starts[:-1]
-    if not dead:
-        return Part(csr, None, segment.first(direction), row_starts, positions)
-    gone = np.zeros(len(segment), dtype=np.bool_)
-    gone[np.concatenate(dead)] = True
-    live = ~gone[csr.rows]
-    return Part(csr, live, first_of_pair(csr, live), row_starts, positions)
-
-
-def _without_dangling(part: Part, starts: NodeView, ends: NodeView) -> Part:
-    """Leave out edges to nodes this snapshot does not have; a sound graph has none, and then nothing changes."""
-    csr = part.csr
-    inside = csr.start_bound <= starts.code_bound and csr.neighbour_bound <= ends.code_bound
-    if inside and starts.is_complete and ends.is_complete:
-        return part
-    sound = starts.present(slot_starts(csr)) & ends.present(csr.neighbours.astype(np.int64))
-    live = sound if part.live is None else sound & part.live
-    if bool(live.all()) or (part.live is not None and np.array_equal(live, part.live)):
-        return part
-    return Part(csr, live, first_of_pair(csr, live), part.row_starts, part.positions)
-
-
-def _without_shadowed(part: Part, earlier: list[Part]) -> Part:
-    """A pair that an earlier part already has is not met a second time."""
-    csr = part.csr
-    starts, neighbours = slot_starts(csr), csr.neighbours.astype(np.int64)
-    shadowed = np.zeros(len(starts), dtype=np.bool_)
-    for other in earlier:
-        inside = np.flatnonzero(starts < other.csr.node_count)
-        shadowed[inside] |= _pairs_in(other, starts[inside], neighbours[inside])
-    if not shadowed.any():
-        return part
-    first = ~shadowed if part.first is None else part.first & ~shadowed
-    return Part(csr, part.live, first, part.row_starts, part.positions)

@@ -14,9 +14,12 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.engine.reading.adjacency import Adjacency, adjacency
+from omnigraph.engine.reading.adjacency import Adjacency
+from omnigraph.engine.reading.assembly import adjacency
+from omnigraph.engine.reading.edges import EdgeView, edge_view
+from omnigraph.engine.reading.nodes import NodeView, node_view
 from omnigraph.engine.reading.segments import Direction
-from omnigraph.engine.reading.tables import EdgeView, NodeView, TableView, edge_view, node_view
+from omnigraph.engine.reading.tables import TableView
 from omnigraph.engine.reading.values import Constant, epoch_millis, to_physical
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import InputError, InternalError, LimitError

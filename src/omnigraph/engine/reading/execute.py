@@ -27,7 +27,7 @@ from omnigraph.engine.reading.program import program_of
 from omnigraph.engine.reading.project import Scores, evaluate
 from omnigraph.engine.reading.rank import rank_rows
 from omnigraph.errors import InternalError, LimitError
-from omnigraph.plan.explain import Explanation, explain, show
+from omnigraph.plan.explain import show
 from omnigraph.plan.operators import Aggregate, Expression, OrderKey, Projection, ReadPlan
 from omnigraph.plan.results import rows_to_json
 
@@ -138,40 +138,6 @@ def execute(
         context.check_rows(frame.total(), len(frame.columns), "the result")
         frame = frame.unweighted()
     return _ordered(context, program.prepared, frame)
-
-
-def explain_analyze(
-    plan: ReadPlan,
-    snapshot: OpensTables,
-    params: Mapping[str, Any],
-    *,
-    options: ReadOptions | None = None,
-    embedder: EmbedsText | None = None,
-) -> Explanation:
-    """Run a plan and tell what was done: each step in the order it ran, why, its rows and its milliseconds."""
-    result = execute(plan, snapshot, params, options=options, embedder=embedder)
-    for _ in result.to_batches():
-        pass
-    tree = explain(plan)
-    run = Explanation("run", f"{len(result):,} rows", _nested(result.steps, 0))
-    return Explanation(tree.operator, tree.detail, (*tree.children, run), tree.facts)
-
-
-def _nested(steps: list[Step], depth: int) -> tuple[Explanation, ...]:
-    """Steps as a tree: the steps of an anti-join's own pattern stand below it."""
-    found: list[Explanation] = []
-    place = 0
-    while place < len(steps):
-        step = steps[place]
-        end = place + 1
-        while end < len(steps) and steps[end].depth > depth:
-            end += 1
-        facts = {"rows": step.rows, "ms": round(step.seconds * 1000, 3)}
-        if step.reason:
-            facts = {"why": step.reason, **facts}  # type: ignore[dict-item]
-        found.append(Explanation(step.operator, step.detail, _nested(steps[place + 1 : end], depth + 1), facts))
-        place = end
-    return tuple(found)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import ranges
 from omnigraph.engine.reading.lookup import INDEXABLE
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import FrameRows
 from omnigraph.engine.reading.prepare import Clause
-from omnigraph.engine.reading.tables import NodeView
 from omnigraph.errors import InternalError
 from omnigraph.plan.operators import Comparison, ComparisonOperator, PropertyRef
 

@@ -276,6 +276,14 @@ def _search_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
     return np.where(found, low, -1)
 
 
+def find_edges(csr: Csr, starts: AnyInts, neighbours: AnyInts, rows: AnyInts) -> Ints:
+    """The slots of edges that are known to be there, given by their ends and rows; parallel ones are told apart."""
+    slots = _search_pairs(csr, starts, neighbours)
+    while len(wrong := np.flatnonzero(csr.rows[slots] != rows)):
+        slots[wrong] += 1
+    return slots
+
+
 Neighbours = Callable[[Ints], tuple[Ints, Ints]]
 """Given nodes, returns (neighbour, index of the node it belongs to) for each pair."""
 

@@ -1,11 +1,13 @@
 """Finding rows by an equal value without testing every row.
 
-A column that has been asked for twice is sorted, group by group, and searched from then on.
+A column that has been asked for twice is sorted, group by group, and searched from then on. A large one that is not in
+memory is left where it is for longer, if the table has an index to ask instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +23,8 @@ from omnigraph.engine.reading.values import as_numpy
 from omnigraph.plan.operators import Comparison, ComparisonOperator, Literal, Now, ParameterRef, Predicate, PropertyRef
 
 ASKED_BEFORE_INDEXING = 2
+INDEX_LOOKUP_ROWS = 2_500
+"""A lookup in the index of a table takes as long as reading and sorting so many rows."""
 INDEXED_ROWS_MIN = 512
 INDEXABLE = INTEGERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME}
 """Types whose values are looked up."""
@@ -165,48 +169,109 @@ def sort_values(column: pa.Array) -> SortedValues:
     return SortedNumbers.of(column)
 
 
-def equal_positions(context: Context, view: TableView, predicate: Predicate) -> Ints | None:
-    """The positions an equality with a constant selects, or None when a scan is the way to find out."""
+@dataclass(frozen=True)
+class Found:
+    """The positions a lookup selects, how they were found, and whether deleted rows may be among them."""
+
+    positions: Ints
+    how: str
+    may_be_deleted: bool = True
+
+
+NOTHING = Found(np.empty(0, dtype=np.int64), "no row can hold the value")
+
+
+def equal_positions(context: Context, view: TableView, predicate: Predicate) -> Found | None:
+    """The rows an equality with a constant selects, or None when a scan is the way to find out."""
     if not context.options.use_value_indexes:
         return None
-    parsed = _equality(predicate)
-    if parsed is None or view.position_count < INDEXED_ROWS_MIN:
+    parsed = equality(predicate)
+    if parsed is None:
         return None
     reference, other = parsed
     value = context.constant(other).value
     if value is None or not view.groups:
-        return np.empty(0, dtype=np.int64)
+        return NOTHING
     if reference.type.scalar in INTEGERS:
         if isinstance(value, float):
             if not value.is_integer():
-                return np.empty(0, dtype=np.int64)
+                return NOTHING
             value = int(value)
         kind = np.iinfo(view.handle.schema.field(reference.property).type.to_pandas_dtype())
         if not kind.min <= value <= kind.max:
-            return np.empty(0, dtype=np.int64)
-    indexes = _sorted_column(view, reference.property)
-    if indexes is None:
+            return NOTHING
+    access = choose_access(view, reference, asking=True)
+    if access is Access.INDEX:
+        return Found(_from_index(view, reference, value), access.value, may_be_deleted=False)
+    if access is not Access.SORTED:
         return None
+    indexes = _sorted_column(view, reference.property)
     found = [index.equal(value) + start for start, index in zip(view.group_starts, indexes, strict=False)]
-    return np.asarray(found[0] if len(found) == 1 else np.concatenate(found), dtype=np.int64)
+    positions = found[0] if len(found) == 1 else np.concatenate(found)
+    return Found(positions.astype(np.int64, copy=False), access.value)
 
 
-def _sorted_column(view: TableView, column: str) -> list[SortedValues] | None:
-    """The sorted values of every group; made when the column is asked for the second time."""
+# --- which way --------------------------------------------------------------------------------------------------------
+
+
+class Access(Enum):
+    """How the rows that hold a value are found."""
+
+    SORTED = "from sorted values"
+    INDEX = "from the index of the table, as the column is not in memory"
+    SCAN = "by testing whole columns"
+
+
+def choose_access(view: TableView, reference: PropertyRef, *, asking: bool) -> Access:
+    """The way to find a value; `asking` counts, because a column that is asked for again and again gets sorted.
+
+    A lookup in the index of the table costs as much as sorting a few thousand rows, so a large column is sorted only
+    when it has been asked for often, and a small one the second time.
+    """
+    column = reference.property
+    if column in view.handle.memo.get("sorted values", ()):
+        return Access.SORTED
+    if view.position_count < INDEXED_ROWS_MIN:
+        return Access.SCAN
+    field_id = view.handle.field_ids.get(column, column)
+    if all(view.cache.get(("sorted", group.files, field_id)) is not None for group in view.groups):
+        return Access.SORTED
+    asked = (view.cache.get(("asked", view.handle.uri, field_id)) or 0) + 1
+    if asking:
+        view.cache.put(("asked", view.handle.uri, field_id), asked, 64)
+    if asked * INDEX_LOOKUP_ROWS < view.position_count and _has_index(view, reference):
+        return Access.INDEX
+    return Access.SORTED if asked >= ASKED_BEFORE_INDEXING else Access.SCAN
+
+
+def _has_index(view: TableView, reference: PropertyRef) -> bool:
+    if reference.type.scalar is not Scalar.STRING and reference.type.scalar not in INTEGERS:
+        return False
+    known: frozenset[str] | None = view.handle.memo.get("looked up")
+    if known is None:
+        kinds = [index for index in view.handle.indexes() if index.kind.upper() == "BTREE"]
+        known = view.handle.memo["looked up"] = frozenset(i.columns[0] for i in kinds if len(i.columns) == 1)
+    return reference.property in known
+
+
+def _from_index(view: TableView, reference: PropertyRef, value: Any) -> Ints:
+    """Ask the table's own index, which also looks at rows written after it was built and leaves out deleted ones."""
+    literal = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    found = view.handle.scan([], f"`{reference.property}` = {literal}", with_row_address=True)
+    addresses = found["_rowaddr"].to_numpy().astype(np.uint64)
+    places = {fragment.id: place for place, fragment in enumerate(view.fragments)}
+    owner = np.array([places[i] for i in (addresses >> np.uint64(32)).tolist()], dtype=np.int64)
+    positions = view.starts[owner] + (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return np.sort(positions)
+
+
+def _sorted_column(view: TableView, column: str) -> list[SortedValues]:
+    """The sorted values of every group."""
     memo: dict[str, list[SortedValues]] = view.handle.memo.setdefault("sorted values", {})
     ready = memo.get(column)
-    if ready is not None:
-        return ready
-    field_id = view.handle.field_ids.get(column, column)
-    keys = [("sorted", group.files, field_id) for group in view.groups]
-    if any(view.cache.get(key) is None for key in keys):
-        asked_key = ("asked", view.handle.uri, field_id)
-        asked = (view.cache.get(asked_key) or 0) + 1
-        view.cache.put(asked_key, asked, 64)
-        if asked < ASKED_BEFORE_INDEXING:
-            return None
-    found = memo[column] = [_sorted_group(view, group, column) for group in view.groups]
-    return found
+    if ready is None:
+        ready = memo[column] = [_sorted_group(view, group, column) for group in view.groups]
+    return ready
 
 
 def _sorted_group(view: TableView, group: Group, column: str) -> SortedValues:
@@ -220,7 +285,8 @@ def _sorted_group(view: TableView, group: Group, column: str) -> SortedValues:
     )
 
 
-def _equality(predicate: Predicate) -> tuple[PropertyRef, ParameterRef | Literal | Now] | None:
+def equality(predicate: Predicate) -> tuple[PropertyRef, ParameterRef | Literal | Now] | None:
+    """The property and the value of an equality that can be looked up."""
     if not isinstance(predicate, Comparison) or predicate.operator is not ComparisonOperator.EQ:
         return None
     for one, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):

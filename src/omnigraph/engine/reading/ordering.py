@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import positions
-from omnigraph.engine.reading.tables import NodeView
 from omnigraph.engine.reading.values import as_numpy
 
 Key = Callable[[npt.NDArray[Any] | None], npt.NDArray[Any]]

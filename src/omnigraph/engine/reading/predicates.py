@@ -18,8 +18,9 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.search import text_mask
-from omnigraph.engine.reading.tables import NodeView, TableView
+from omnigraph.engine.reading.tables import TableView
 from omnigraph.engine.reading.values import Column, Operand, compare, contains, string_test
 from omnigraph.plan.operators import (
     Comparison,

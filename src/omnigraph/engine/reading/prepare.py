@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +80,8 @@ class Prepared:
     group_expressions: tuple[Expression, ...]
     only_counts_rows: bool
     """Whether the result is nothing but the number of rows."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What later stages found out about the plan."""
 
 
 def prepare_pattern(pattern: Pattern) -> PreparedPattern:

@@ -6,6 +6,7 @@ Whoever asks the same question of the same state again finds everything decided 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from omnigraph.engine.reading.context import OpensTables, Tables
 from omnigraph.engine.reading.prepare import Prepared, prepare
@@ -14,6 +15,8 @@ from omnigraph.plan.operators import ReadPlan
 
 PROGRAMS_MAX = 1024
 """Programs kept per state; when there are more, all are dropped and those still in use made again."""
+COUNT_CHANGE_SHARE = 8
+"""An order is chosen anew when a count it rests on has changed by more than one in this many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +35,35 @@ def program_of(plan: ReadPlan, snapshot: OpensTables) -> Program:
     if found is not None and found.plan is plan:
         return found
     prepared = prepare(plan)
-    tables = Tables.of(snapshot)
-    counts = Counts(
-        lambda type_name: tables.node_view(snapshot, type_name).live_count,
-        lambda edge_type: tables.edge_view(snapshot, edge_type).live_count,
-    )
-    made = Program(plan, prepared, schedule(prepared.pattern, counts, prepared.asked, Counting.NUMBERS))
+    made = Program(plan, prepared, _schedule(prepared, snapshot))
     if len(programs) >= PROGRAMS_MAX:
         programs.clear()
     programs[id(plan)] = made
     return made
+
+
+def _schedule(prepared: Prepared, snapshot: OpensTables) -> Schedule:
+    """The order of a plan on a snapshot; after a small commit it is the one it was before."""
+    tables = Tables.of(snapshot)
+    asked: dict[tuple[str, str], int] = {}
+
+    def count(kind: str, name: str) -> int:
+        view = tables.node_view(snapshot, name) if kind == "node" else tables.edge_view(snapshot, name)
+        return view.live_count
+
+    def noted(kind: str, name: str) -> int:
+        found = asked[kind, name] = count(kind, name)
+        return found
+
+    held: tuple[dict[tuple[str, str], int], Schedule] | None = prepared.memo.get("schedule")
+    if held is not None and all(_is_close(count(*which), then) for which, then in held[0].items()):
+        return held[1]
+    counts = Counts(partial(noted, "node"), partial(noted, "edge"))
+    made = schedule(prepared.pattern, counts, prepared.asked, Counting.NUMBERS)
+    prepared.memo["schedule"] = (asked, made)
+    return made
+
+
+def _is_close(now: int, then: int) -> bool:
+    """Whether a count has changed so little that no choice would be worth making again."""
+    return abs(now - then) * COUNT_CHANGE_SHARE <= then

@@ -12,10 +12,11 @@ import numpy as np
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints
-from omnigraph.engine.reading.lookup import equal_positions
+from omnigraph.engine.reading.lookup import Access, Found, equal_positions
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import FrameRows, GroupRows, predicate_mask
 from omnigraph.engine.reading.search import text_positions
-from omnigraph.engine.reading.tables import NodeView, TableView
+from omnigraph.engine.reading.tables import TableView
 from omnigraph.plan.operators import Predicate, TextMatch
 
 
@@ -24,11 +25,12 @@ def start_rows(context: Context, variable: str, predicates: Sequence[Predicate])
     view = context.nodes(context.types[variable])
     if not predicates:
         return view.live_codes, ""
-    seed, positions = _seed(context, view, predicates)
-    if seed is None:
-        return view.codes[scan_mask(context, view, predicates)].astype(np.int64), "by testing whole columns"
-    if not view.all_live:
-        positions = positions[view.live[positions]]
+    seed, found = _seed(context, view, predicates)
+    if seed is None or found is None:
+        return view.codes[scan_mask(context, view, predicates)].astype(np.int64), Access.SCAN.value
+    positions = found.positions
+    if found.may_be_deleted and not view.all_live:
+        positions = positions[view.is_live(positions)]
     codes = view.codes_at(positions)
     if len(predicates) > 1:
         frame = Frame(len(codes), {variable: codes})
@@ -36,7 +38,7 @@ def start_rows(context: Context, variable: str, predicates: Sequence[Predicate])
             if predicate is not seed:
                 frame = frame.where(predicate_mask(context, predicate, FrameRows(context, frame)))
         codes = frame.columns[variable]
-    return codes, "from the text index" if isinstance(seed, TextMatch) else "from sorted values"
+    return codes, found.how
 
 
 def scan_mask(context: Context, view: TableView, predicates: Sequence[Predicate]) -> Bools:
@@ -62,7 +64,7 @@ def mask_by_code(context: Context, variable: str, predicates: Sequence[Predicate
     return marks
 
 
-def _seed(context: Context, view: NodeView, predicates: Sequence[Predicate]) -> tuple[Predicate | None, Ints]:
+def _seed(context: Context, view: NodeView, predicates: Sequence[Predicate]) -> tuple[Predicate | None, Found | None]:
     """A predicate that can name its rows without a scan, and those rows."""
     for predicate in predicates:
         found = equal_positions(context, view, predicate)
@@ -70,5 +72,5 @@ def _seed(context: Context, view: NodeView, predicates: Sequence[Predicate]) -> 
             return predicate, found
     for predicate in predicates:
         if isinstance(predicate, TextMatch):
-            return predicate, text_positions(context, predicate)
-    return None, np.empty(0, dtype=np.int64)
+            return predicate, Found(text_positions(context, predicate), "from the text index")
+    return None, None

@@ -16,7 +16,9 @@ import numpy as np
 
 from omnigraph.engine.reading.derived import DerivedStore
 from omnigraph.engine.reading.dictionary import Codes, IdDictionary
+from omnigraph.engine.reading.edges import EdgeView
 from omnigraph.engine.reading.kernels import Bools, Csr, Ints, build_csr, first_of_pair
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.persist import (
     EDGES_MIN,
     load_csr,
@@ -25,7 +27,6 @@ from omnigraph.engine.reading.persist import (
     save_segment,
     segment_bundles,
 )
-from omnigraph.engine.reading.tables import EdgeView, NodeView
 from omnigraph.engine.storage.handle import FragmentInfo
 from omnigraph.ids import new_ulid
 from omnigraph.plan.operators import Expand
@@ -78,6 +79,7 @@ class Segment:
         self._known = known
         """How many sources and targets shall be addressable, those without edges included."""
         self._made: dict[Direction, tuple[Csr, Bools | None]] = {}
+        self._met: dict[Direction, Ints] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -100,6 +102,14 @@ class Segment:
     def first(self, direction: Direction) -> Bools | None:
         """The slots that stand for their pair while no edge is dead; None when every slot does."""
         return self._compressed(direction)[1]
+
+    def met(self, direction: Direction) -> Ints:
+        """How many slots lead to each node."""
+        found = self._met.get(direction)
+        if found is None:
+            csr = self.csr(direction)
+            found = self._met[direction] = np.bincount(csr.neighbours, minlength=csr.neighbour_bound)
+        return found
 
     def _compressed(self, direction: Direction) -> tuple[Csr, Bools | None]:
         with self._lock:

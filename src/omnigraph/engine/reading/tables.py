@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.engine.reading.cache import SHARED, ByteCache
-from omnigraph.engine.reading.dictionary import Codes, IdDictionary
-from omnigraph.engine.reading.persist import load_dictionary, save_dictionary
+from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 Ints = npt.NDArray[np.int64]
@@ -30,6 +27,12 @@ Bools = npt.NDArray[np.bool_]
 
 VALUE_CODES_AFTER = 2
 """How often a text column is grouped by before its codes are made for all rows."""
+FEW_ROWS = 64
+"""So many rows are fetched one by one from a column that is not in memory, if the column is long."""
+COLD_ROWS_MIN = 200_000
+"""Groups below this are read whole, which takes no longer than fetching a few rows."""
+COLD_ROWS_FACTOR = 500
+"""A column is read whole once one in this many of its rows has been fetched."""
 GROUP_ROWS_MAX = 2048
 """Neighbouring small fragments are read as one group up to this size, so that many commits do not mean many arrays."""
 
@@ -130,8 +133,24 @@ class TableView:
                 mask[start + self.deleted_offsets(fragment)] = False
         return mask
 
+    def is_live(self, positions: npt.NDArray[Any]) -> Bools:
+        """Which of some positions hold a row of this version; for a few of them only their fragments are looked at."""
+        if "live" in self.__dict__ or len(positions) > FEW_ROWS:
+            return np.asarray(self.live[positions])
+        owner = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+        found = [
+            not fragment.deleted_rows or offset not in self.deleted_offsets(fragment)
+            for fragment, offset in (
+                (self.fragments[place], position - self.starts[place])
+                for place, position in zip(owner, positions.tolist(), strict=True)
+            )
+        ]
+        return np.array(found, dtype=np.bool_)
+
     def deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.int64]:
         """Offsets of the deleted rows of a fragment."""
+        if not fragment.deleted_rows:
+            return np.empty(0, dtype=np.int64)
         return self.cache.get_or_make(
             ("deleted", fragment.files, fragment.deletion_key),
             lambda: self.handle.deleted_offsets(fragment).astype(np.int64),
@@ -181,6 +200,29 @@ class TableView:
             self.cache.put(self._column_key(fragment, column), array, array.nbytes)
         return found
 
+    def _take_stored(self, column: str, positions: npt.NDArray[Any]) -> pa.Array | None:
+        """A few values straight from the store, while the column is not in memory and not worth reading whole."""
+        if not self.is_cold(column, positions):
+            return None
+        key = ("rows asked", self.handle.uri, self.handle.field_ids.get(column, column))
+        asked = (self.cache.get(key) or 0) + len(positions)
+        self.cache.put(key, asked, 64)
+        if asked * COLD_ROWS_FACTOR > self.position_count:
+            return None
+        owner = np.searchsorted(self.starts, positions, side="right") - 1
+        ids = np.array([self.fragments[place].id for place in owner.tolist()], dtype=np.uint64)
+        addresses = (ids << np.uint64(32)) | (positions - self.starts[owner]).astype(np.uint64)
+        return _one_array(self.handle.take_addresses(addresses, [column]).column(column))
+
+    def is_cold(self, column: str, positions: npt.NDArray[Any]) -> bool:
+        """Whether getting these rows of a column would mean reading a large part of the table."""
+        places = np.searchsorted(self.group_starts, positions, side="right") - 1
+        return any(
+            self.groups[place].physical_rows >= COLD_ROWS_MIN
+            and self.cache.get(self._column_key(self.groups[place], column)) is None
+            for place in set(places.tolist())
+        )
+
     def _column_key(self, part: Part, column: str) -> tuple[Any, ...]:
         return ("column", part.files, self.handle.field_ids.get(column, column))
 
@@ -224,13 +266,17 @@ class TableView:
             return codes
 
         return self.derived(
-            group, lambda part: ("value codes", dictionary.lineage, part.files, field_id), make, _append
+            group, lambda part: ("value codes", dictionary.lineage, part.files, field_id), make, append_codes
         )
 
     def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
         """The values of a column at the given positions, in their order."""
         if not len(positions) or not self.groups:
             return pa.array([], self.handle.schema.field(column).type)
+        if len(positions) <= FEW_ROWS and self.position_count >= COLD_ROWS_MIN:
+            stored = self._take_stored(column, positions)
+            if stored is not None:
+                return stored
         if len(positions) == 1:
             # One row is the commonest case of all, and a slice costs nothing.
             place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
@@ -254,177 +300,9 @@ class TableView:
         return pa.concat_arrays(parts).take(pa.array(back))
 
 
-class NodeView(TableView):
-    """A node table whose rows are also addressed by the codes of its id dictionary."""
-
-    @cached_property
-    def dictionary(self) -> IdDictionary:
-        """The dictionary all snapshots of this table share."""
-        return dictionary_of(self.handle, self.cache)
-
-    @cached_property
-    def codes(self) -> Codes:
-        """The code of the id at each position, deleted rows included."""
-        parts = [self.chunk_codes(group) for group in self.groups]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
-
-    def chunk_codes(self, group: Group) -> Codes:
-        """The codes of one group's ids."""
-        return file_codes(self, group, "id", self.dictionary)
-
-    def codes_at(self, positions: Ints) -> Ints:
-        """The codes at some positions; for one of them the codes of the whole table need not exist."""
-        if len(positions) == 1 and "codes" not in self.__dict__:
-            place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
-            codes = self.chunk_codes(self.groups[place])
-            return np.asarray(codes[positions - self.group_starts[place]], dtype=np.int64)
-        return np.asarray(self.codes[positions], dtype=np.int64)
-
-    @cached_property
-    def code_bound(self) -> int:
-        """Above every code of this version: how many the dictionary had given out when all its ids were in it."""
-        for group in self.groups:
-            self.chunk_codes(group)
-        return len(self.dictionary)
-
-    def keep_dictionary(self) -> None:
-        """Leave the dictionary on disk for the next process."""
-        codes = [self.chunk_codes(group) for group in self.groups]
-        save_dictionary(self.handle, self.dictionary, [group.files for group in self.groups], codes)
-
-    @cached_property
-    def live_codes(self) -> Ints:
-        """The codes of the live rows, in position order."""
-        codes = self.codes if self.all_live else self.codes[self.live]
-        return codes.astype(np.int64)
-
-    @cached_property
-    def positions(self) -> npt.NDArray[np.int32]:
-        """For each code the position of its row, or -1 when this version has no such node."""
-        codes = self.codes
-        where = np.full(self.code_bound, -1, dtype=np.int32)
-        key = ("positions", self.handle.uri, self.dictionary.lineage)
-        held: tuple[tuple[FragmentInfo, ...], npt.NDArray[np.int32]] | None = self.cache.get(key)
-        if held is not None and self._only_adds_to(held[0]):
-            where[: len(held[1])] = held[1][: len(where)]
-            first = int(self.starts[len(held[0])])
-            where[codes[first:]] = np.arange(first, self.position_count, dtype=np.int32)
-        elif self.all_live:
-            where[codes] = np.arange(self.position_count, dtype=np.int32)
-        else:
-            where[self.live_codes] = np.flatnonzero(self.live)
-        self.cache.put(key, (self.fragments, where), int(where.nbytes))
-        return where
-
-    def _only_adds_to(self, older: tuple[FragmentInfo, ...]) -> bool:
-        """Whether this version is another one, given by its fragments, and further fragments without deletions."""
-        count = len(older)
-        return self.fragments[:count] == older and not any(part.deleted_rows for part in self.fragments[count:])
-
-    @cached_property
-    def is_complete(self) -> bool:
-        """True when every code of the dictionary, as it was when first asked, is a node of this version."""
-        return self.live_count == self.code_bound
-
-    def position_of(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Positions of codes known to be present."""
-        return np.asarray(self.positions[codes])
-
-    def present(self, codes: npt.NDArray[Any]) -> Bools:
-        """Which codes are nodes of this version; codes given out later are not."""
-        inside = codes < len(self.positions)
-        if bool(inside.all()):
-            return np.asarray(self.positions[codes] >= 0)
-        return inside & (self.positions[np.where(inside, codes, 0)] >= 0)
-
-    def lookup(self, entity_id: str) -> int:
-        """The code of a node of this version, or -1."""
-        positions = self.positions
-        code = self.dictionary.code(entity_id)
-        if code < 0 or code >= len(positions) or positions[code] < 0:
-            return -1
-        return code
-
-
-class EdgeView(TableView):
-    """An edge table."""
-
-    def end_codes(
-        self, fragments: Sequence[FragmentInfo], sources: IdDictionary, targets: IdDictionary
-    ) -> tuple[Codes, Codes]:
-        """The codes of the edge ends of several fragments, one after the other; what is not known is read together."""
-        wanted = [
-            (fragment, column, ("codes", dictionary.lineage, fragment.files, column), dictionary)
-            for column, dictionary in (("src", sources), ("dst", targets))
-            for fragment in fragments
-        ]
-        found: dict[tuple[Any, ...], Any] = {key: self.cache.get(key) for _, _, key, _ in wanted}
-        for dictionary in {id(sources): sources, id(targets): targets}.values():
-            missing = [(f, column, key) for f, column, key, d in wanted if d is dictionary and found[key] is None]
-            found |= self._encode_ends(missing, dictionary)
-        ends = [found[key] for _, _, key, _ in wanted]
-        return np.concatenate(ends[: len(fragments)]), np.concatenate(ends[len(fragments) :])
-
-    def _encode_ends(
-        self, missing: Sequence[tuple[FragmentInfo, str, tuple[Any, ...]]], dictionary: IdDictionary
-    ) -> dict[tuple[Any, ...], Codes]:
-        chunks = []
-        for fragment, column, _ in missing:
-            if self.cache.get(self._column_key(fragment, column)) is None:
-                # Both ends will be wanted, and reading two columns costs hardly more than reading one.
-                self.read(fragment, ("src", "dst"))
-            chunks.append(self.chunk(fragment, column))
-        if not chunks:
-            return {}
-        codes = dictionary.encode(pa.chunked_array(chunks, pa.string()))
-        cuts = np.cumsum([len(chunk) for chunk in chunks])[:-1]
-        made = {key: part for (_, _, key), part in zip(missing, np.split(codes, cuts), strict=True)}
-        for key, part in made.items():
-            self.cache.put(key, part, int(part.nbytes))
-        return made
-
-
-def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:
-    """An id column of a fragment or group as codes; made once per data file and dictionary."""
-    return view.derived(
-        part,
-        lambda part: ("codes", dictionary.lineage, part.files, column),
-        lambda part: dictionary.encode(view.chunk(part, column)),
-        _append,
-    )
-
-
-def _append(held: npt.NDArray[np.int32], more: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def append_codes(held: npt.NDArray[np.int32], more: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The codes of a group that has grown."""
     return np.concatenate((held, more))
-
-
-_DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValueDictionary()
-_DICTIONARIES_LOCK = threading.Lock()
-
-
-def dictionary_of(handle: TableHandle, cache: ByteCache = SHARED) -> IdDictionary:
-    """The process-wide dictionary of a node table; it lives as long as some view of the table does."""
-    with _DICTIONARIES_LOCK:
-        found = _DICTIONARIES.get(handle.uri)
-        if found is None:
-            found = _DICTIONARIES[handle.uri] = load_dictionary(handle, cache) or IdDictionary()
-        return found
-
-
-def node_view(handle: TableHandle) -> NodeView:
-    """The view of a handle, made once for as long as the handle lives."""
-    found = handle.memo.get("nodes")
-    if found is None:
-        found = handle.memo["nodes"] = NodeView(handle)
-    return found
-
-
-def edge_view(handle: TableHandle) -> EdgeView:
-    """The view of a handle, made once for as long as the handle lives."""
-    found = handle.memo.get("edges")
-    if found is None:
-        found = handle.memo["edges"] = EdgeView(handle)
-    return found
 
 
 def take_rows(array: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from omnigraph.engine.reading import nodes as nodes_module
 from omnigraph.engine.reading import segments
-from omnigraph.engine.reading import tables as tables_module
 from omnigraph.engine.reading.cache import SHARED, ByteCache
 from omnigraph.engine.reading.derived import DerivedStore
 from omnigraph.engine.reading.dictionary import TAIL_MAX, IdDictionary
@@ -59,7 +59,7 @@ def kept(graph, monkeypatch):
 
     def forget():
         SHARED.clear()
-        tables_module._DICTIONARIES.clear()
+        nodes_module._DICTIONARIES.clear()
         return graph.now()
 
     return graph, expected, forget

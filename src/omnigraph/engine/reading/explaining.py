@@ -1,0 +1,97 @@
+"""How a query is run, in words: beforehand from the schedule, afterwards from the notes of the execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omnigraph.engine.reading.context import EmbedsText, OpensTables, ReadOptions, Step, Tables
+from omnigraph.engine.reading.execute import execute
+from omnigraph.engine.reading.lookup import Access, choose_access, equality
+from omnigraph.engine.reading.program import program_of
+from omnigraph.engine.reading.schedule import Begin, Check, Follow, Forget, Join, Keep, Operation, Refuse
+from omnigraph.plan.explain import Explanation, explain
+from omnigraph.plan.operators import ReadPlan, TextMatch
+
+
+def explain_order(plan: ReadPlan, snapshot: OpensTables) -> Explanation:
+    """What a plan means and, without running it, the order its pattern is matched in on this snapshot, and why."""
+    operations = program_of(plan, snapshot).schedule.operations
+    order = Explanation("order", "in which the pattern is matched", tuple(_operations(operations, snapshot)))
+    return _with(explain(plan), order)
+
+
+def explain_analyze(
+    plan: ReadPlan,
+    snapshot: OpensTables,
+    params: Mapping[str, Any],
+    *,
+    options: ReadOptions | None = None,
+    embedder: EmbedsText | None = None,
+) -> Explanation:
+    """Run a plan and tell what was done: each step in the order it ran, why, its rows and its milliseconds."""
+    result = execute(plan, snapshot, params, options=options, embedder=embedder)
+    for _ in result.to_batches():
+        pass
+    return _with(explain(plan), Explanation("run", f"{len(result):,} rows", _nested(result.steps, 0)))
+
+
+def _with(tree: Explanation, more: Explanation) -> Explanation:
+    return Explanation(tree.operator, tree.detail, (*tree.children, more), tree.facts)
+
+
+def _nested(steps: list[Step], depth: int) -> tuple[Explanation, ...]:
+    """Steps as a tree: the steps of an anti-join's own pattern stand below it."""
+    found: list[Explanation] = []
+    place = 0
+    while place < len(steps):
+        step = steps[place]
+        end = place + 1
+        while end < len(steps) and steps[end].depth > depth:
+            end += 1
+        facts: dict[str, Any] = {"rows": step.rows, "ms": round(step.seconds * 1000, 3)}
+        if step.reason:
+            facts = {"why": step.reason, **facts}
+        found.append(Explanation(step.operator, step.detail, _nested(steps[place + 1 : end], depth + 1), facts))
+        place = end
+    return tuple(found)
+
+
+def _operations(operations: Sequence[Operation], snapshot: OpensTables) -> list[Explanation]:
+    found = []
+    for operation in operations:
+        match operation:
+            case Begin():
+                why = {"why": "; ".join(filter(None, (operation.reason(), _access(operation, snapshot))))}
+                found.append(Explanation("scan", operation.detail(), (), why))
+            case Join():
+                found.append(Explanation("join", operation.detail(), (), {"why": "the values of both sides are known"}))
+            case Follow(is_unseen=True):
+                why = {"why": f"nothing asks for ${operation.far}, so it is not listed"}
+                found.append(Explanation("count", operation.detail(), (), why))
+            case Follow():
+                found.append(Explanation("expand", operation.detail(), (), {"why": operation.reason()}))
+            case Check():
+                found.append(Explanation("check", operation.detail(), (), {"why": "both ends are bound"}))
+            case Keep():
+                found.append(Explanation("filter", operation.detail()))
+            case Refuse():
+                inner = tuple(_operations(operation.inner.operations, snapshot))
+                found.append(Explanation("anti-join", operation.detail(), inner))
+            case Forget():
+                continue
+    return found
+
+
+def _access(begin: Begin, snapshot: OpensTables) -> str:
+    """How the first rows are found, as things stand: what is in memory may change it."""
+    if not begin.predicates:
+        return ""
+    view = Tables.of(snapshot).node_view(snapshot, begin.type_name)
+    for predicate in begin.predicates:
+        parsed = equality(predicate)
+        if parsed is not None and choose_access(view, parsed[0], asking=False) is not Access.SCAN:
+            return str(choose_access(view, parsed[0], asking=False).value)
+    if any(isinstance(predicate, TextMatch) for predicate in begin.predicates):
+        return "from the text index"
+    return str(Access.SCAN.value)
