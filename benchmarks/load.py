@@ -18,9 +18,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -141,16 +142,20 @@ def friendships(count: int, nodes: int, *, seed: int = 2) -> pa.Table:
 
 
 def generate(folder: Path, nodes: int, edges: int) -> dict[str, str]:
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder / f"parquet-{nodes}-{edges}"
     paths = {"Person": str(folder / "people.parquet"), "Knows": str(folder / "knows.parquet")}
-    pq.write_table(people(nodes), paths["Person"], row_group_size=ROW_GROUP)
-    pq.write_table(friendships(edges, nodes), paths["Knows"], row_group_size=ROW_GROUP)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        pq.write_table(people(nodes), paths["Person"], row_group_size=ROW_GROUP)
+        pq.write_table(friendships(edges, nodes), paths["Knows"], row_group_size=ROW_GROUP)
     return paths
 
 
 def write_jsonl(folder: Path, nodes: int, edges: int) -> Path:
     """The same data as JSON lines, composed column by column."""
-    path = folder / "graph.jsonl"
+    path = folder / f"graph-{nodes}-{edges}.jsonl"
+    if path.exists():
+        return path
     with path.open("wb") as file:
         for start in range(0, nodes, 200_000):
             part = people(min(200_000, nodes - start), first=start)
@@ -275,7 +280,7 @@ def vectors(folder: Path, report: Report, rows: int) -> None:
     )
     try:
         for mode, first in (("append", 0), ("merge", rows // 2)):
-            path = write_vectors(folder / f"{mode}.parquet", rows, first)
+            path = write_vectors(folder / f"vectors-{first}-{rows}.parquet", rows, first)
             with measured(report, f"omnigraph: {mode} of vectors", by_role=True, rows=rows):
                 run_job(graph.context, {"Item": str(path)}, mode=mode, spark=session)
     finally:
@@ -284,6 +289,8 @@ def vectors(folder: Path, report: Report, rows: int) -> None:
 
 
 def write_vectors(path: Path, rows: int, first: int) -> Path:
+    if path.exists():
+        return path
     kind = pa.list_(pa.float32(), DIMENSIONS)
     random = np.random.default_rng(first)
     with pq.ParquetWriter(path, pa.schema([("code", pa.int64()), ("vec", kind)])) as writer:
@@ -295,23 +302,43 @@ def write_vectors(path: Path, rows: int, first: int) -> Path:
     return path
 
 
-def break_even(folder: Path, report: Report, session: Any) -> None:
+BREAK_EVEN_MB = (10, 50, 100, 200, 400)
+ROWS_PER_MB = 10_000
+
+
+def break_even(folder: Path, report: Report, session: Any, start_seconds: float) -> None:
+    """Both engines on the same lines, and the sizes at which a running and a fresh session begin to win."""
     from omnigraph.engine.operations.load import load
 
-    print("\nbreak-even of the two engines (JSON lines, Spark already running)")
-    for rows in (1_000, 50_000, 250_000, 1_000_000):
+    print("\nbreak-even of the two engines (JSON lines)")
+    small = write_jsonl(folder, 100, 900)
+    began = time.perf_counter()
+    run_job(fresh(folder, "spark").context, small, mode="append", spark=session)
+    start_seconds += time.perf_counter() - began
+    report.add("Spark: start and a first load of 1,000 rows", start_seconds)
+    with measured(report, "local: 1,000 rows"):
+        load(fresh(folder, "local").context, small, mode="append")
+    gains: list[tuple[float, float]] = []
+    for megabytes in BREAK_EVEN_MB:
+        rows = megabytes * ROWS_PER_MB
         path = write_jsonl(folder, rows // 10, rows - rows // 10)
         size = os.path.getsize(path) / 2**20
-        for name, act in _engines(folder, path, session, load).items():
-            with measured(report, f"{name}: {rows:,} rows", mb=size):
-                act()
+        with measured(report, f"local: {rows:,} rows", mb=size):
+            load(fresh(folder, "local").context, path, mode="append")
+        with measured(report, f"spark: {rows:,} rows", mb=size):
+            run_job(fresh(folder, "spark").context, path, mode="append", spark=session)
+        seconds = [report.lines[f"{engine}: {rows:,} rows"]["seconds"] for engine in ("local", "spark")]
+        gains.append((size, seconds[0] - seconds[1]))
+    for name, needed in (("a running session", 0.0), ("a session that has to start", start_seconds)):
+        print(f"  {name} wins from {_crossing(gains, needed)}")
 
 
-def _engines(folder: Path, path: Path, session: Any, load: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
-    return {
-        "local": lambda: load(fresh(folder, "local").context, path, mode="append"),
-        "spark": lambda: run_job(fresh(folder, "spark").context, path, mode="append", spark=session),
-    }
+def _crossing(gains: list[tuple[float, float]], needed: float) -> str:
+    """Where the seconds Spark saves reach what it costs, between two sizes that were measured."""
+    for (size, gain), (larger, more) in pairwise(gains):
+        if gain < needed <= more:
+            return f"{size + (larger - size) * (needed - gain) / (more - gain):,.0f} MB"
+    return f"less than {gains[0][0]:,.0f} MB" if gains[0][1] >= needed else f"more than {gains[-1][0]:,.0f} MB"
 
 
 def main() -> None:
@@ -325,7 +352,6 @@ def main() -> None:
     folder = Path(options.folder or tempfile.mkdtemp(prefix="omnigraph-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     report = Report()
-    began = time.perf_counter()
     if options.only == "vectors":
         try:
             vectors(folder, report, 100_000 if options.full else 10_000)
@@ -333,8 +359,10 @@ def main() -> None:
             if options.folder is None:
                 shutil.rmtree(folder, ignore_errors=True)
         return
+    began = time.perf_counter()
     session = obtain_session(notify=print)
-    report.add("Spark: start", time.perf_counter() - began)
+    start_seconds = time.perf_counter() - began
+    report.add("Spark: start", start_seconds)
     try:
         if options.only in (None, "loads"):
             compare_loads(folder, report, session, nodes, edges)
@@ -345,7 +373,7 @@ def main() -> None:
         if options.only in (None, "merge"):
             merge(folder, report, session, nodes * 5, nodes)
         if options.only in (None, "break-even"):
-            break_even(folder, report, session)
+            break_even(folder, report, session, start_seconds)
     finally:
         session.stop()
         if options.folder is None:

@@ -259,6 +259,22 @@ def test_export_loads_back_to_the_same_graph(loaded: Path, tmp_path: Path) -> No
     assert call("export", "--type", "Nope", loaded).code == 1
 
 
+def test_export_writes_a_file_or_a_folder(loaded: Path, tmp_path: Path) -> None:
+    lines = call("export", loaded).out
+    assert (
+        call("export", "--to", tmp_path / "one.jsonl", loaded).out == f"exported 4 entities to {tmp_path}/one.jsonl\n"
+    )
+    assert (tmp_path / "one.jsonl").read_text() == lines
+    for words in (["--format", "parquet"], []):
+        folder = tmp_path / f"folder{len(words)}"
+        assert call("export", "--to", f"{folder}/", *words, loaded).code == 0
+        assert len([path for path in folder.rglob("*") if path.is_file()]) == 2
+    used = call("export", "--to", f"{tmp_path}/folder0/", loaded)
+    assert (used.code, "holds files already" in used.err) == (3, True)
+    refused = call("export", "--format", "parquet", loaded)
+    assert (refused.code, "--to" in refused.err) == (1, True)
+
+
 def test_the_older_spellings_still_work(loaded: Path) -> None:
     line = ["--query", queries(loaded), "--store", loaded]
     assert call("read", "everybody", *line).out.startswith("3 rows")

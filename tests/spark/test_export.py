@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.cli.program import call
 from tests.spark.records import city, knows, person, write_lines
 
 from omnigraph.engine.operations.export import export_lines
@@ -66,9 +67,23 @@ def test_a_graph_exports_to_a_file_a_folder_or_through_spark(tmp_path: Path, spa
     ]  # fmt: skip
     assert graph.export(tmp_path / "spark", engine="spark", spark=spark, types=["Person"]) == 2
     assert graph.export(tmp_path / "parquet", format="parquet", tables=["node:Person"]) == 2
-    assert pq.read_table(tmp_path / "parquet" / "002-node-Person").column("id").to_pylist() == ["a", "b"]
+    assert pq.read_table(tmp_path / "parquet" / "000-node-Person").column("id").to_pylist() == ["a", "b"]
     with pytest.raises(InputError, match="needs a folder"):
         graph.export(None, format="parquet")  # type: ignore[call-overload]
+
+
+def test_the_command_line_exports_and_loads_through_spark(tmp_path: Path, spark: Any) -> None:
+    graph = create(tmp_path / "graph", SCHEMA)
+    graph.load([person("a"), person("b"), knows("a", "b")], engine="local")
+    exported = call("export", "--to", tmp_path / "out", "--format", "parquet", "--engine", "spark", graph.uri)
+    assert (exported.code, exported.err) == (0, "")
+    again = create(tmp_path / "again", SCHEMA)
+    files = [f"Person={tmp_path}/out/002-node-Person", f"Knows={tmp_path}/out/000-edge-Knows"]
+    words = ["load", "--mode", "append", "--nodes", files[0], "--edges", files[1], "--engine", "spark", again.uri]
+    loaded = call(*words)
+    assert (loaded.code, "through spark" in loaded.out) == (0, True)
+    contents = [list(export_lines(each.context.catalog, each.snapshot())) for each in (graph, again)]
+    assert contents[0] == contents[1]
 
 
 def test_an_export_never_writes_into_a_used_folder(tmp_path: Path, spark: Any) -> None:

@@ -28,10 +28,12 @@ def address() -> Iterator[str]:
     """Some inputs on a server; what stands before a path and behind it."""
     with s3_server() as endpoint:
         host = endpoint.removeprefix("http://")
-        store = pafs.S3FileSystem("test", "test", endpoint_override=host, scheme="http", region="us-east-1")
+        store = pafs.S3FileSystem(
+            access_key="test", secret_key="test", endpoint_override=host, scheme="http", region="us-east-1"
+        )
 
         def put(name: str, data: bytes) -> None:
-            with store.open_output_stream(f"{BUCKET}/in/{name}") as stream:
+            with store.open_output_stream(f"{BUCKET}/in/{name}", compression=None) as stream:
                 stream.write(data)
 
         put("a.jsonl", "\n".join(json.dumps(record) for record in (person("a"), city(1))).encode())

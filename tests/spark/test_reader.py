@@ -73,6 +73,17 @@ def test_the_format_reads_and_writes_by_name(graph: Graph, spark: Any) -> None:
     assert {tuple(row) for row in reader.load(graph.uri).collect()} == {("a", 1), ("b", 9), ("c", 3)}
 
 
+def test_a_schema_of_some_columns_reads_only_those(loaded: Graph, spark: Any) -> None:
+    GraphFrames(loaded.context, spark)
+    reader = spark.read.format("omnigraph").option("type", "Person")
+    people = reader.schema("age int, id string").load(loaded.uri).where("age = 7")
+    assert [row.asDict() for row in people.collect()] == [{"age": 7, "id": "bob"}]
+    scan = people._jdf.queryExecution().executedPlan().collectLeaves().head()
+    assert scan.metrics().get("numOutputRows").get().value() == 1, "rows were read that the condition excludes"
+    with pytest.raises(Exception, match="'wat' is not a column of Person"):
+        reader.schema("wat int").load(loaded.uri).collect()
+
+
 def test_a_written_frame_meets_the_same_checks(graph: Graph, spark: Any) -> None:
     GraphFrames(graph.context, spark)
     dangling = spark.createDataFrame([("a", "b")], "`from` string, `to` string")

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from omnigraph.engine.manifest.snapshot import Snapshot
@@ -59,7 +60,11 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader pinned to the version the options name, or to the newest one now."""
-        return _Reader(_Target.of(self.options).table(read_only=True), schema.fieldNames())
+        table = _Target.of(self.options).table(read_only=True)
+        unknown = set(schema.fieldNames()) - set(table.open().schema.names)
+        if unknown:
+            raise InputError(f"'{min(unknown)}' is not a column of {type_option(self.options)}")
+        return _Reader(table, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer; `mode` in the options may say `merge`, which Spark has no word for."""
@@ -131,11 +136,11 @@ class _Fragments(InputPartition):  # type: ignore[misc]
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
-    """One table at one version; conditions Spark offers are evaluated while reading."""
+    """One table at one version in the columns asked for; conditions Spark offers are evaluated while reading."""
 
-    def __init__(self, table: TableAt, columns: Sequence[str]) -> None:
+    def __init__(self, table: TableAt, schema: pa.Schema) -> None:
         self._table = table
-        self._columns = list(columns)
+        self._schema = schema
         self._condition: str | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -150,6 +155,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         if partition.value:
-            yield from read_group(
-                self._table, self._columns, partition.value, filter=self._condition, with_address=False
-            )
+            columns = self._schema.names
+            found = read_group(self._table, columns, partition.value, filter=self._condition, with_address=False)
+            for batch in found:
+                yield batch.cast(self._schema)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.manifest.schemas import schema_of
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.export import chosen_tables, json_lines, read_rows, table_lines
 from omnigraph.engine.staging.context import GraphContext
@@ -30,7 +32,7 @@ from omnigraph.pipeline.frames import ROW_ADDRESS, TableAt, fragment_groups, tab
 from omnigraph.pipeline.job import spark_errors
 from omnigraph.pipeline.progress import Listener, Phases
 from omnigraph.pipeline.session import obtain_session
-from omnigraph.pipeline.stage import compiled, task_numbers
+from omnigraph.pipeline.stage import SchemaText, task_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +88,8 @@ def export_graph(
     chosen = chosen_tables(context.catalog, types, tables)
     rows = {key: seen.entry(key).row_count for key in chosen}
     uses_spark = engine == "spark" or (engine == "auto" and bool(spark or master or conf or _is_large(rows)))
+    earlier = schema_of(context.store.objects, seen.state.schema)
+    schema = SchemaText.of(context.schema_source if earlier is None else earlier[0], context.catalog)
     phases = Phases(progress)
     folder = _new_folder(target)
     session = obtain_session(spark, master=master, conf=conf, notify=phases.say) if uses_spark else None
@@ -94,10 +98,10 @@ def export_graph(
     for number, key in enumerate(chosen):
         if not rows[key]:
             continue
-        job = _Job(context.schema_source, TableAt.of(context.root, seen.entry(key)), key, folder, format)
-        with phases.phase(f"export {key}", session), spark_errors():
+        job = _Job(schema, key, TableAt.of(context.root, seen.entry(key)), folder, format)
+        with phases.phase(f"export {key}", session), _emptying(folder), spark_errors():
             reports = job.in_this_process() if session is None else job.on_spark(session)
-        files += _rename(folder, f"{number:03d}-{key.replace(':', '-')}", format, reports)
+            files += _rename(folder, f"{number:03d}-{key.replace(':', '-')}", format, reports)
         written += rows[key]
         phases.count_rows_with(partial(int, written))
     return ExportResult(tuple(files), rows, "local" if session is None else "spark")
@@ -123,19 +127,30 @@ def _new_folder(target: str) -> str:
     return folder
 
 
+@contextmanager
+def _emptying(folder: str) -> Iterator[None]:
+    """An export that fails leaves its folder empty, not half full."""
+    try:
+        yield
+    except BaseException:
+        filesystem, inside = open_filesystem(folder)
+        filesystem.delete_dir_contents(inside, missing_dir_ok=True)
+        raise
+
+
 @dataclass(frozen=True)
 class _Job:
     """One table of an export; it travels to executors."""
 
-    schema_source: str
-    table: TableAt
+    schema: SchemaText
     key: TableKey
+    table: TableAt
     folder: str
     format: str
 
     @property
     def entity(self) -> Entity:
-        return compiled(self.schema_source).tables[self.key]
+        return self.schema.catalog.tables[self.key]
 
     def on_spark(self, session: SparkSession) -> list[Any]:
         """One report per file."""

@@ -43,6 +43,7 @@ from omnigraph.pipeline.session import obtain_session, parallelism
 from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, pack, resolve
 from omnigraph.pipeline.stage import (
     PROBLEMS_PER_TASK,
+    SchemaText,
     StageOutcome,
     StagePlan,
     Target,
@@ -197,7 +198,7 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
     catalog = job.context.catalog
     targets = {key: Target(snapshot.open(key).uri, snapshot.open(key).schema) for key in catalog.tables}
     job.plan = StagePlan(
-        job.context.schema_source,
+        SchemaText.of(job.context.schema_source, catalog),
         targets,
         problems_max=ERRORS_MAX if job.options.errors_to else PROBLEMS_PER_TASK,
         thorough=job.options.errors_to is not None,

@@ -25,7 +25,7 @@ from omnigraph.engine.staging.values import PROBLEMS_MAX, Problem, finish_arrow
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.csvs import Numbers, csv_blocks, first_record, records_before
-from omnigraph.pipeline.files import FileFormat, Piece, count_lines, open_parquet, read_lines
+from omnigraph.pipeline.files import FileFormat, Piece, open_parquet, read_lines
 from omnigraph.pipeline.sources import ColumnMap, Feed, column_choice
 
 BATCH_ROWS = 65_536
@@ -71,7 +71,7 @@ def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Itera
 def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
     """Read and check a run of whole JSON lines."""
     read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1)
-    shaped = Shaped(read.tables, list(read.problems), read.with_ids)
+    shaped = Shaped(read.tables, list(read.problems), read.with_ids, read.lines, read.records)
     for key, tables in read.tables.items():
         for table in tables:
             shaped.problems += _checked(catalog.tables[key], table)
@@ -119,13 +119,11 @@ def _shape_lines(piece: Piece, catalog: Catalog, *, thorough: bool) -> Iterator[
     records = 0
     for block in read_lines(piece):
         shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
-        lines, blanks = count_lines(block.data)
         if thorough and shaped.problems:
             yield from _line_by_line(block.data, catalog, block.lines_before, records)
         else:
-            shaped.lines, shaped.records = lines, lines - blanks
             yield shaped
-        records += lines - blanks
+        records += shaped.records
 
 
 def _line_by_line(data: bytes, catalog: Catalog, lines: int, records: int) -> Iterator[Shaped]:
@@ -133,9 +131,9 @@ def _line_by_line(data: bytes, catalog: Catalog, lines: int, records: int) -> It
     whole = data.splitlines(keepends=True) if b"\r" not in data else [line + b"\n" for line in data.split(b"\n")]
     for start in range(0, len(whole), PROBLEMS_MAX):
         part = b"".join(whole[start : start + PROBLEMS_MAX])
-        yield shape_lines(part, catalog, lines_before=lines + start, records_before=records)
-        count, blanks = count_lines(part)
-        records += count - blanks
+        shaped = shape_lines(part, catalog, lines_before=lines + start, records_before=records)
+        yield shaped
+        records += shaped.records
 
 
 def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped]:

@@ -33,7 +33,7 @@ from omnigraph.pipeline.merge import write_chosen
 from omnigraph.pipeline.moving import copied
 from omnigraph.pipeline.slices import Replacing, SliceChecks
 from omnigraph.pipeline.sources import Frame, Inputs, entity_of
-from omnigraph.pipeline.stage import Reports, StagedFragment, StagePlan, Target, gather, run_frame_task
+from omnigraph.pipeline.stage import Reports, SchemaText, StagedFragment, StagePlan, Target, gather, run_frame_task
 
 
 @dataclass
@@ -58,7 +58,7 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         handle = context.manifest.snapshot(self._branch).open(entity.table_key)
         self._key = entity.table_key
         self._target = Target(handle.uri, handle.schema)
-        self._plan = StagePlan(context.schema_source, {self._key: self._target})
+        self._plan = StagePlan(SchemaText.of(context.schema_source, context.catalog), {self._key: self._target})
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""

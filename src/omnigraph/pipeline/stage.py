@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.migration import key_orders, with_key_orders
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.staging.entities import LINE, RECORD
@@ -52,10 +53,33 @@ class Target:
 
 
 @dataclass(frozen=True)
+class SchemaText:
+    """A schema as it travels to executors: its text, and the orders of keys that the text alone does not tell."""
+
+    source: str
+    key_orders: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, source: str, catalog: Catalog) -> SchemaText:
+        """The text of a catalog."""
+        return cls(source, tuple(sorted(key_orders(catalog).items())))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, compiled once per process."""
+        return _compiled(self)
+
+
+@lru_cache(maxsize=8)
+def _compiled(schema: SchemaText) -> Catalog:
+    return with_key_orders(compile_schema(schema.source), dict(schema.key_orders))
+
+
+@dataclass(frozen=True)
 class StagePlan:
     """What a task needs besides its input; it travels to executors, so it holds text and schemas only."""
 
-    schema_source: str
+    schema: SchemaText
     targets: Mapping[TableKey, Target]
     buffer_bytes: int = field(default_factory=lambda: BUFFER_BYTES)
     problems_max: int = PROBLEMS_PER_TASK
@@ -63,14 +87,8 @@ class StagePlan:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, compiled once per process."""
-        return compiled(self.schema_source)
-
-
-@lru_cache(maxsize=8)
-def compiled(schema_source: str) -> Catalog:
-    """The catalog of a schema, compiled once per process."""
-    return compile_schema(schema_source)
+        """The catalog the rows are shaped by."""
+        return self.schema.catalog
 
 
 @dataclass(frozen=True)
