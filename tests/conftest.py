@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.summary import counted, table
+from tests.crash.summary import counted, random_kills, table
 
 _SUBSTRATE = Path(__file__).parent / "substrate"
 
@@ -42,7 +42,8 @@ def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many crash cases there were."""
-    lines = table(counted(report for found in terminalreporter.stats.values() for report in found if is_report(report)))
+    reports = [report for found in terminalreporter.stats.values() for report in found if is_report(report)]
+    lines = [*table(counted(reports)), *random_kills(reports)]
     if lines:
         terminalreporter.section("crash cases")
         for line in lines:

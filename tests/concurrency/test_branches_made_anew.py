@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -170,3 +171,23 @@ def _lock_of_a_living_stranger() -> str:
 
     stranger = replace(this_process(), host="far", lease_until=now_micros() + 60_000_000)
     return LockRecord(OperationId(new_ulid()), stranger, now_micros()).render()
+
+
+def test_branches_can_be_listed_while_they_come_and_go(graph: Graph) -> None:
+    other = connect(graph.uri)
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        for number in range(60):
+            other.branches.create(f"short-{number % 3}")
+            other.branches.delete(f"short-{number % 3}")
+        ended.set()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    listings = 0
+    while not ended.is_set():
+        assert {"main", "review"} <= set(graph.branches.list())
+        listings += 1
+    thread.join()
+    assert listings > 60

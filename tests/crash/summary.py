@@ -9,6 +9,7 @@ from typing import Protocol
 from omnigraph.testing.faults import Fault
 
 PROPERTY = "crash cases"
+RANDOM = "random kills"
 _COLUMNS = [fault.value for fault in Fault]
 
 
@@ -49,6 +50,17 @@ def counted(reports: Iterable[Report]) -> Mapping[str, Mapping[str, int]]:
                 writer, fault = writer_of(report.nodeid)
                 found[writer][fault] += int(str(value))
     return found
+
+
+def random_kills(reports: Iterable[Report]) -> list[str]:
+    """What runs with random kills found, a line each."""
+    return [
+        f"random kills: {value}"
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == RANDOM
+    ]
 
 
 def table(cases: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -167,8 +167,9 @@ def _killed(write: Write, root: str, fault: Fault, number: int) -> Case | None:
 
 
 def _child(write: Write, root: str, fault: str, number: int) -> None:
-    with FaultyStore(Fault(fault), number):
+    with FaultyStore(Fault(fault), number) as store:
         write.run(root)
+    assert not store.met, "the process outlived the operation that should have ended it"
 
 
 def crash_at_failpoint(write: Write, root: str, plan: str, *, timeout_seconds: float = CHILD_SECONDS_MAX) -> bool:

@@ -21,7 +21,8 @@ class Fault(StrEnum):
     """What happens at the chosen operation.
 
     `RAISE_BEFORE` it fails without effect; `RAISE_AFTER` it takes effect and its acknowledgement is lost; `OUTAGE`
-    it and everything after it fails; `EXIT_BEFORE` and `EXIT_AFTER` end the process on either side of it.
+    it and everything after it fails; `EXIT_BEFORE` and `EXIT_AFTER` end the process on either side of it, and
+    after it also if it failed by itself.
     """
 
     RAISE_BEFORE = "raise before"
@@ -93,13 +94,18 @@ class FaultyStore:
         if self.fault is Fault.RAISE_AFTER:
             raise InjectedFailure(f"operation {self.at}, after {name} of {target}")
 
+    def failed(self, name: str, target: str) -> None:
+        """Act after the chosen operation failed by itself; what was to fail has failed already."""
+        if self._pop(Step(name, target)) == self.at and self.fault is Fault.EXIT_AFTER:
+            os._exit(CRASH_EXIT_CODE)
+
     def _push(self, number: int, step: Step) -> None:
         if not hasattr(self._numbers, "stack"):
             self._numbers.stack = []
         self._numbers.stack.append((number, step))
 
     def _pop(self, step: Step) -> int:
-        # An operation that failed by itself is never reported as done, so its entry may still lie on top.
+        # An operation that was prevented is never reported as done, so its entry may still lie on top.
         stack: list[tuple[int, Step]] = getattr(self._numbers, "stack", [])
         while stack:
             number, begun = stack.pop()

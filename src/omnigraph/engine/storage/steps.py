@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class StepObserver(Protocol):
@@ -20,6 +20,14 @@ class StepObserver(Protocol):
 
     def after(self, name: str, target: str) -> None:
         """Called after the operation took effect; raising does not undo it."""
+
+
+@runtime_checkable
+class FailureObserver(Protocol):
+    """An observer that is also told of operations that failed by themselves, like reading what is not there."""
+
+    def failed(self, name: str, target: str) -> None:
+        """Called after the failure, before anybody has handled it."""
 
 
 _observer: StepObserver | None = None
@@ -48,7 +56,12 @@ _FREE = _Free()
 @contextmanager
 def _observed(observer: StepObserver, name: str, target: str) -> Iterator[None]:
     observer.before(name, target)
-    yield
+    try:
+        yield
+    except BaseException:
+        if isinstance(observer, FailureObserver):
+            observer.failed(name, target)
+        raise
     observer.after(name, target)
 
 
