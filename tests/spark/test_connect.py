@@ -86,7 +86,7 @@ def test_everything_works_through_spark_connect(server: str, tmp_path: Path) -> 
 
 
 def test_a_missing_client_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_active_session", lambda: None)
+    monkeypatch.setattr(session, "active_session", lambda: None)
     monkeypatch.setattr(session, "_installed", lambda name: name != "grpc")
     with pytest.raises(ExecutionError, match=r"not installed \(grpc\): pip install 'omnigraph\[spark-connect\]'"):
         session.obtain_session(remote="sc://127.0.0.1:1")

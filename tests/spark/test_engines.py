@@ -17,6 +17,7 @@ from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, create
 from omnigraph.pipeline import choice, choose_engine, merge, quick
+from omnigraph.pipeline.choice import choose_by_size
 
 pytestmark = pytest.mark.spark
 
@@ -84,15 +85,35 @@ def test_inputs_per_type_read_alike_on_both_engines(tmp_path: Path, spark: Any) 
     assert content(graphs["local"]) == content(graphs["spark"])
 
 
+@pytest.mark.parametrize(
+    ("size_mb", "cores", "memory_mb", "running", "engine"),
+    [
+        (1, 64, 64_000, True, "local"),  # starting tasks costs more than all of it
+        (400, 2, 24_000, False, "local"),
+        (400, 8, 64_000, True, "spark"),
+        (400, 8, 64_000, False, "local"),  # a session takes longer to start than the load takes
+        (2_000, 8, 64_000, False, "spark"),
+        (600, 2, 64_000, False, "local"),  # two cores do not make up for the start yet
+        (2_000, 2, 8_000, False, "spark"),  # it would not fit
+    ],
+)
+def test_auto_weighs_size_cores_memory_and_the_start(
+    size_mb: float, cores: int, memory_mb: int, running: bool, engine: str
+) -> None:
+    chosen = choose_by_size(size_mb, cores=cores, memory_mb=memory_mb, spark_running=running)
+    assert chosen.engine == engine
+    assert f"about {size_mb:,} MB of input" in chosen.reason
+
+
 def test_auto_chooses_by_source_and_size(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", person("a"))
     small = choose_engine(path)
     assert small.engine == "local"
-    assert "less than" in small.reason
+    assert "s in this process against 1 s on Spark" in small.reason
     assert choose_engine({"Person": spark.range(1)}).engine == "spark"
-    monkeypatch.setattr(choice, "SPARK_FROM_BYTES", 1)
+    monkeypatch.setattr(choice, "MEMORY_SHARE", 0.0)
     assert choose_engine(str(path)).engine == "spark"
     graph = create(tmp_path / "graph", SCHEMA)
     result = graph.load(path)
-    assert (result.engine, "more than" in result.reason) == ("spark", True)
+    assert (result.engine, "more than this process should hold" in result.reason) == ("spark", True)
     assert json.loads(content(graph)[0])["data"]["id"] == "a"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import ExecutionError
 from omnigraph.pipeline.java import find_java, prepare_environment
+from omnigraph.pipeline.memory import machine_memory_mb
 from omnigraph.pipeline.progress import is_remote
 
 if TYPE_CHECKING:
@@ -63,14 +64,15 @@ def obtain_session(
             "this needs Spark, which is not installed: pip install 'omnigraph[spark]', or use engine=\"local\"",
             code="spark_missing",
         )
-    active = _active_session()
+    active = active_session()
     if active is not None and master is None and not conf:
         return active
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     return _start(remote, master, dict(conf or {}), notify or _silent)
 
 
-def _active_session() -> SparkSession | None:
+def active_session() -> SparkSession | None:
+    """The session that is running in this process."""
     from pyspark.sql import SparkSession as Session
 
     found: SparkSession | None = Session.getActiveSession()
@@ -146,7 +148,7 @@ def _local_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": f"{driver_memory_mb(_machine_memory_mb())}m",
+        "spark.driver.memory": f"{driver_memory_mb(machine_memory_mb())}m",
         "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": os.path.join(folder, "warehouse"),
@@ -169,17 +171,6 @@ def driver_memory_mb(machine_mb: int) -> int:
     (8400, 1024)
     """
     return max(DRIVER_LEAST_MB, min(DRIVER_MOST_MB, int(machine_mb * DRIVER_SHARE)))
-
-
-def _machine_memory_mb() -> int:
-    """Physical memory, or the container's limit where that is lower."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
-            text = limit.read().strip()
-    except OSError:
-        text = "max"
-    return int(min(total, int(text)) if text.isdigit() else total) // 2**20
 
 
 def parallelism(session: SparkSession) -> int:

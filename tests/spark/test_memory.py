@@ -1,0 +1,35 @@
+"""Memory of executors does not follow the size of the input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+DRIVER = Path(__file__).with_name("vectors_driver.py")
+SMALL, LARGE = 12_000, 36_000
+SPARE_MB = 150.0
+
+
+def test_three_times_the_vectors_merge_in_the_same_memory(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)])}
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(tmp_path), str(SMALL), str(LARGE)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    found = json.loads(done.stdout)
+    assert [found[f"rows {rows}"] for rows in (SMALL, LARGE)] == [SMALL * 3 // 2, LARGE * 3 // 2]
+    for mode in ("append", "merge"):
+        assert found[f"{mode} {LARGE}"] < found[f"{mode} {SMALL}"] + SPARE_MB, found
