@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import lance
 import pyarrow as pa
@@ -26,11 +26,12 @@ from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.residual import InlineCommitResidual
 from omnigraph.engine.storage.staged import StagedWrite, as_transaction
 from omnigraph.engine.storage.steps import step
-from omnigraph.engine.storage.translate import classify_lance_error, translated
+from omnigraph.engine.storage.translate import classify_lance_error, is_missing, translated
 from omnigraph.errors import ConflictError, GraphError, InternalError, StorageError
 
 STORAGE_VERSION = "2.2"
 OPEN_HANDLES = 64
+REF_LOOKS = 16
 SESSION_INDEX_BYTES = 256 << 20
 SESSION_METADATA_BYTES = 256 << 20
 
@@ -337,15 +338,24 @@ class TableStore:
 
     def table_branches(self, path: str) -> list[str]:
         """The refs of a table, sorted."""
-        dataset = self.open(path).dataset
-        with translated(f"listing the branches of {path}"), step("list_branches", path):
-            return sorted(str(name) for name in dataset.branches.list())
+        return sorted(self._refs(path))
 
     def branch_parents(self, path: str) -> dict[str, str | None]:
         """The refs of a table with the branch each was created from (None is main)."""
+        return {name: ref.get("parent_branch") for name, ref in self._refs(path).items()}
+
+    def _refs(self, path: str) -> dict[str, dict[str, Any]]:
+        """The refs as Lance lists them. It reads each one it has seen, so one that is deleted in between is missing."""
         dataset = self.open(path).dataset
-        with translated(f"listing the branches of {path}"), step("list_branches", path):
-            return {str(name): ref.get("parent_branch") for name, ref in dataset.branches.list().items()}
+        for _ in range(REF_LOOKS):
+            try:
+                with translated(f"listing the branches of {path}"), step("list_branches", path):
+                    return {str(name): dict(ref) for name, ref in dataset.branches.list().items()}
+            except GraphError as exc:
+                if not is_missing(exc):
+                    raise
+                missing = exc
+        raise missing
 
     def versions(self, path: str) -> list[int]:
         """The versions of a table's main lineage that still exist, ascending."""
