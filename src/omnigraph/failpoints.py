@@ -65,6 +65,9 @@ RECOVERY_POST_ROLLBACK: Final = "recovery.post_rollback_publish_pre_audit"
 RECOVERY_AUDIT: Final = "recovery.record_audit"
 RECOVERY_DISCARD_AUDIT: Final = "recovery.orphan_discard_audit_append"
 
+# --- reading ---
+BLOB_READ_POST_CAPTURE: Final = "blob_read.post_capture"
+
 # --- maintenance ---
 OPTIMIZE_POST_EFFECTS: Final = "optimize.post_phase_b_pre_manifest_commit"
 CLEANUP_TABLE: Final = "cleanup.table_gc"

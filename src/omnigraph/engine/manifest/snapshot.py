@@ -8,10 +8,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.records import WRITTEN_BY, TableEntry
 from omnigraph.engine.manifest.state import ManifestState
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
 from omnigraph.errors import InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
 
@@ -73,11 +73,13 @@ class Snapshot:
         """The table of a type at this snapshot's version.
 
         Raises:
-            VersionReclaimedError: cleanup has removed that version.
+            VersionReclaimedError: cleanup has removed that version, or its branch was deleted.
         """
         entry = self.entry(table_key)
         try:
-            return self.store.open_pinned(entry.path, branch=entry.branch, version=entry.version, tag=entry.e_tag)
+            handle = self.store.open_pinned(entry.path, branch=entry.branch, version=entry.version, tag=entry.e_tag)
+            self._check_writer(handle, entry)
+            return handle
         except StorageError as exc:
             if exc.kind != "not_found":
                 raise
@@ -86,3 +88,18 @@ class Snapshot:
                 table_key=table_key,
                 version=entry.version,
             ) from exc
+
+    def _check_writer(self, handle: TableHandle, entry: TableEntry) -> None:
+        """Refuse a version that only has the same number: that of a branch which was deleted and created anew."""
+        writer = entry.metadata.get(WRITTEN_BY)
+        if entry.branch is None or writer is None or handle.memo.get(WRITTEN_BY) == writer:
+            return
+        [made] = self.store.transactions(entry.path, entry.branch, after=entry.version - 1, upto=entry.version)
+        if made.properties.get(OPERATION_ID) != writer:
+            raise VersionReclaimedError(
+                f"version {entry.version} of '{entry.table_key}' was on a branch that has been deleted; read the one"
+                f" that is called '{entry.branch}' now",
+                table_key=entry.table_key,
+                version=entry.version,
+            )
+        handle.memo[WRITTEN_BY] = writer

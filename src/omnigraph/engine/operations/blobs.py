@@ -14,6 +14,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.errors import InputError, NotFoundError
+from omnigraph.failpoints import BLOB_READ_POST_CAPTURE, maybe_fail
 
 EXTERNAL_KIND = 3
 """The kind of a stored blob whose bytes lie elsewhere."""
@@ -56,6 +57,7 @@ def stat_blob(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector) -> B
         NotFoundError: there is no entity of this id, or its blob is null.
     """
     found = _type_of(catalog, selector)
+    maybe_fail(BLOB_READ_POST_CAPTURE)
     handle = snapshot.open(found.table_key)
     rows = handle.scan([selector.property], pc.field("id") == selector.id, with_row_id=True)
     if not rows.num_rows:

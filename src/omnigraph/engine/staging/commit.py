@@ -365,6 +365,7 @@ def _publish(
         raise
     recovery.intents.disarm(intent.operation_id)
     for key, handle in handles.items():
+        handle.memo.update(intent.table_facts(handle.branch))
         recovery.store.remember(handle, tag=snapshot.entry(key).e_tag)
         try:
             _remember_ids(transaction.writes[key], handle)
