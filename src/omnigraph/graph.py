@@ -464,6 +464,8 @@ def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -
 
 def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -> Snapshot:
     """The snapshot a read is meant to see."""
+    if branch == MAIN and at is None:
+        return context.manifest.snapshot()
     name = parse_branch(branch)
     if at is None:
         return context.manifest.snapshot(name)

@@ -550,6 +550,7 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
         "match.MERGE_MIN": 0,
         "match.DENSE_FACTOR": 1000,
         "expand.FLOW_FACTOR": 1000,
+        "walks.ALL_FACTOR": 1000,
         "kernels.PAIRS_BLOCK": 1,
         "dictionary.FEW": 0,
         "ordering.RANKS_FROM_DICTIONARY_MIN": 0,

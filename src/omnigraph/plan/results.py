@@ -5,6 +5,7 @@ Conversion goes column by column on Arrow; the rows are only put together at the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,24 @@ def rows_to_json(table: pa.Table | pa.RecordBatch, *, js_safe: bool = False) -> 
 
     With `js_safe`, 64-bit integers that JavaScript cannot represent become decimal strings.
     """
-    names = table.schema.names
+    return columns_to_json(table.schema.names, table.columns, table.num_rows, js_safe=js_safe)
+
+
+def columns_to_json(
+    names: Sequence[str], columns: Sequence[pa.Array | pa.ChunkedArray], rows: int, *, js_safe: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of named columns as JSON-ready objects."""
     if not names:
-        return [{} for _ in range(table.num_rows)]
-    columns = [column_to_json(column, js_safe=js_safe) for column in table.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return [{} for _ in range(rows)]
+    converted = [column_to_json(column, js_safe=js_safe) for column in columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*converted, strict=True)]
 
 
 def column_to_json(column: pa.Array | pa.ChunkedArray, *, js_safe: bool = False) -> list[Any]:
     """One column as JSON-ready values."""
     kind = column.type
+    if kind.id in _AS_THEY_ARE:
+        return column.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_dictionary(kind):
         return column_to_json(column.cast(kind.value_type), js_safe=js_safe)
     if isinstance(column, pa.ChunkedArray):
@@ -88,4 +97,8 @@ def _lists(column: pa.Array, js_safe: bool) -> list[Any]:
     return [items[bounds[i] : bounds[i + 1]] if present[i] else None for i in range(len(column))]
 
 
+_AS_THEY_ARE = frozenset(
+    kind.id for kind in (pa.string(), pa.large_string(), pa.bool_(), pa.int32(), pa.uint32(), pa.int16(), pa.int8())
+)
+"""Types whose values are JSON-ready as Python gives them."""
 _ODD_FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -114,6 +114,9 @@ class Manifest:
         if cached is not None and now - cached.at < PROBE_SECONDS and self._is_the_same(branch, cached):
             head = self.store.head_version(layout.MANIFEST, stored_branch(branch), known=cached.handle.version)
             if head == cached.handle.version:
+                if now - cached.at < PROBE_SECONDS / 8:
+                    # Young enough to be looked at again by a probe; writing down the hour can wait.
+                    return cached
                 seen = replace(cached, at=now)
                 self._remember(branch, seen)
                 return seen

@@ -22,10 +22,14 @@ from omnigraph.engine.reading.kernels import (
     find_pairs,
     plain_degrees,
     slot_starts,
+    sums_by_start,
 )
 
 FEW_NODES_FACTOR = 16
 """Degrees of fewer than this share of the nodes are counted one by one instead of for all."""
+
+EXACT_MAX = float(1 << 60)
+"""Sums below it, added in double precision, are certain to fit into an integer."""
 
 Allow = Callable[[int], None]
 
@@ -156,6 +160,26 @@ class Adjacency:
                 carried = np.repeat(own, np.diff(part.csr.offsets))
                 sums = np.bincount(met, weights=carried if mask is None else carried[mask])
             total[: len(sums)] += sums.astype(np.int64)
+        return total
+
+    def pulled(self, kind: str, values: Ints | None, bound: int) -> Ints | None:
+        """For each code below `bound` the sum of the values of its neighbours; None for `values` means one each.
+
+        None when a sum might not fit; `kind` is "pairs" or "edges".
+        """
+        total = np.zeros(bound, dtype=np.int64)
+        for part in self.parts:
+            mask = part.first if kind == "pairs" else part.live
+            if values is None:
+                sums = np.diff(part.csr.offsets) if mask is None else degrees(part.csr, mask)
+            else:
+                held = np.zeros(max(len(values), part.csr.neighbour_bound), dtype=np.int64)
+                held[: len(values)] = values
+                met = held[part.csr.neighbours]
+                if float(met.sum(dtype=np.float64)) >= EXACT_MAX:
+                    return None
+                sums = sums_by_start(part.csr, met if mask is None else np.where(mask, met, 0))
+            total[: len(sums)] += sums[:bound]
         return total
 
     def loops(self) -> Bools:

@@ -17,6 +17,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading.adjacency import Adjacency
 from omnigraph.engine.reading.assembly import adjacency
 from omnigraph.engine.reading.edges import EdgeView, edge_view
+from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.nodes import NodeView, node_view
 from omnigraph.engine.reading.segments import Direction
 from omnigraph.engine.reading.tables import TableView
@@ -113,9 +114,12 @@ class Step:
 class Tables:
     """The tables and the adjacency of one state of the graph that queries have asked for so far."""
 
-    __slots__ = ("adjacency", "edges", "nodes")
+    __slots__ = ("adjacency", "edges", "nodes", "walks", "walks_asked")
 
     def __init__(self) -> None:
+        self.walks: dict[Any, Ints] = {}
+        """By hops, how many ways lead on from each node; see `walks`."""
+        self.walks_asked: dict[Any, int] = {}
         self.nodes: dict[str, NodeView] = {}
         self.edges: dict[str, EdgeView] = {}
         self.adjacency: dict[tuple[str, str], Adjacency] = {}
@@ -148,7 +152,6 @@ class Context:
 
     __slots__ = (
         "_now",
-        "_tables",
         "deadline",
         "depth",
         "edge_types",
@@ -159,6 +162,7 @@ class Context:
         "plan",
         "snapshot",
         "steps",
+        "tables",
         "types",
     )
 
@@ -188,7 +192,7 @@ class Context:
         if options.timeout_seconds is not None:
             self.deadline = time.monotonic() + options.timeout_seconds
         self._now = now
-        self._tables = Tables.of(snapshot)
+        self.tables = Tables.of(snapshot)
 
     @property
     def now(self) -> dt.datetime:
@@ -199,11 +203,11 @@ class Context:
 
     def nodes(self, type_name: str) -> NodeView:
         """The node table of a type."""
-        return self._tables.node_view(self.snapshot, type_name)
+        return self.tables.node_view(self.snapshot, type_name)
 
     def edges(self, edge_type: str) -> EdgeView:
         """The edge table of a type."""
-        return self._tables.edge_view(self.snapshot, edge_type)
+        return self.tables.edge_view(self.snapshot, edge_type)
 
     def view(self, variable: str) -> TableView:
         """The table whose rows a variable ranges over."""
@@ -217,11 +221,11 @@ class Context:
     def adjacency(self, expand: Expand, direction: Direction) -> Adjacency:
         """The edges an expand follows, seen from the side `direction` starts at."""
         key = (expand.edge_type, direction._value_)
-        found = self._tables.adjacency.get(key)
+        found = self.tables.adjacency.get(key)
         if found is None:
             sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)
             found = adjacency(self.edges(expand.edge_type), sources, targets, direction)
-            self._tables.adjacency[key] = found
+            self.tables.adjacency[key] = found
         return found
 
     def constant(self, value: Value) -> Constant:

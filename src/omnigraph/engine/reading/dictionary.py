@@ -7,7 +7,9 @@ are present in a snapshot is that snapshot's own knowledge.
 
 from __future__ import annotations
 
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +24,8 @@ TAIL_MAX = 4096
 """Ids kept outside the sorted part before they are folded into it."""
 SMALL = 2048
 """Batches up to this size are looked up by binary search; larger ones by one hash join."""
+SHARED_WORK_MIN = 1_000_000
+"""Batches from this size on are looked up by several threads, each with a hash table of its own."""
 FEW = 64
 """Ids that are looked up in the tail one by one; for more an array is made of it."""
 
@@ -52,6 +56,25 @@ class _Sorted:
     def nbytes(self) -> int:
         """What the arrays occupy."""
         return int(self.ids.nbytes + self.ordered.nbytes + self.codes.nbytes)
+
+
+def _places(ids: pa.Array | pa.ChunkedArray, known: pa.Array) -> Codes:
+    """The place of each id among the known ones, or -1; very many are looked up on all cores."""
+    if len(ids) < SHARED_WORK_MIN:
+        return _places_of_some(ids, known)
+    workers = os.cpu_count() or 1
+    step = -(-len(ids) // workers)
+    pieces = [ids.slice(begin, step) for begin in range(0, len(ids), step)]
+    with ThreadPoolExecutor(workers) as pool:
+        return np.concatenate(list(pool.map(lambda piece: _places_of_some(piece, known), pieces)))
+
+
+def _places_of_some(ids: pa.Array | pa.ChunkedArray, known: pa.Array) -> Codes:
+    found = pc.index_in(ids, value_set=known)
+    if found.null_count:
+        found = pc.fill_null(found, -1)
+    codes: Codes = found.to_numpy().astype(np.int32)
+    return codes
 
 
 class IdDictionary:
@@ -145,7 +168,7 @@ class IdDictionary:
         if len(ids) <= SMALL:
             codes = self._sorted.find(ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids)
         else:
-            codes = pc.fill_null(pc.index_in(ids, value_set=self._sorted.ids), -1).to_numpy().astype(np.int32)
+            codes = _places(ids, self._sorted.ids)
         if self._tail:
             missing = np.flatnonzero(codes < 0)
             if 0 < len(missing) <= FEW:

@@ -29,7 +29,7 @@ from omnigraph.engine.reading.rank import rank_rows
 from omnigraph.errors import InternalError, LimitError
 from omnigraph.plan.explain import show
 from omnigraph.plan.operators import Aggregate, Expression, OrderKey, Projection, ReadPlan
-from omnigraph.plan.results import rows_to_json
+from omnigraph.plan.results import columns_to_json, rows_to_json
 
 BATCH_ROWS = 65_536
 DEFAULTS = ReadOptions()
@@ -80,6 +80,9 @@ class ReadResult:
         if self._count is not None:
             yield dict.fromkeys(self.schema.names, self._count)
             return
+        if self._batches is None and self.length <= BATCH_ROWS:
+            yield from columns_to_json(self.schema.names, self._columns(0, self.length), self.length)
+            return
         for batch in self.to_batches():
             yield from rows_to_json(batch)
 
@@ -97,17 +100,19 @@ class ReadResult:
             yield self._batch(begin, min(begin + rows_max, self.length))
 
     def _batch(self, begin: int, end: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(self._columns(begin, end), schema=self.schema)
+
+    def _columns(self, begin: int, end: int) -> list[pa.Array]:
         if self._frame is None:
             raise InternalError("a result has neither rows nor a table")
         span = slice(begin, end)
         whole = begin == 0 and end == self.length
         frame = self._frame if whole else self._frame.take(np.arange(begin, end))
         scores = {expression: values[span] for expression, values in self._scores.items()}
-        columns = [
-            _fit(evaluate(self._context, projection.expression, frame, scores), kind.type)
-            for projection, kind in zip(self._projections, self.schema, strict=True)
+        return [
+            _fit(evaluate(self._context, projection.expression, frame, scores), kind)
+            for projection, kind in zip(self._projections, self.schema.types, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _fit(array: pa.Array, kind: pa.DataType) -> pa.Array:

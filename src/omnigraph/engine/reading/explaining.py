@@ -7,9 +7,9 @@ from typing import Any
 
 from omnigraph.engine.reading.context import EmbedsText, OpensTables, ReadOptions, Step, Tables
 from omnigraph.engine.reading.execute import execute
-from omnigraph.engine.reading.lookup import Access, choose_access, equality
+from omnigraph.engine.reading.lookup import Access, choose_access
 from omnigraph.engine.reading.program import program_of
-from omnigraph.engine.reading.schedule import Begin, Check, Follow, Forget, Join, Keep, Operation, Refuse
+from omnigraph.engine.reading.schedule import Begin, Check, Follow, Forget, Join, Keep, Operation, Refuse, Walk
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.operators import ReadPlan, TextMatch
 
@@ -69,6 +69,9 @@ def _operations(operations: Sequence[Operation], snapshot: OpensTables) -> list[
             case Follow(is_unseen=True):
                 why = {"why": f"nothing asks for ${operation.far}, so it is not listed"}
                 found.append(Explanation("count", operation.detail(), (), why))
+            case Walk():
+                why = {"why": "nothing asks for what is on the way; counted for every node once it is asked for often"}
+                found.append(Explanation("count", operation.detail(), (), why))
             case Follow():
                 found.append(Explanation("expand", operation.detail(), (), {"why": operation.reason()}))
             case Check():
@@ -88,10 +91,10 @@ def _access(begin: Begin, snapshot: OpensTables) -> str:
     if not begin.predicates:
         return ""
     view = Tables.of(snapshot).node_view(snapshot, begin.type_name)
-    for predicate in begin.predicates:
-        parsed = equality(predicate)
-        if parsed is not None and choose_access(view, parsed[0], asking=False) is not Access.SCAN:
-            return str(choose_access(view, parsed[0], asking=False).value)
+    for _, reference, _ in begin.equalities:
+        access = choose_access(view, reference, asking=False)
+        if access is not Access.SCAN:
+            return str(access.value)
     if any(isinstance(predicate, TextMatch) for predicate in begin.predicates):
         return "from the text index"
     return str(Access.SCAN.value)

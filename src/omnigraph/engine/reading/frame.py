@@ -64,7 +64,9 @@ class Frame:
 
     def total(self) -> int:
         """How many rows this stands for."""
-        return self.length if self.weights is None else int(self.weights.sum())
+        if self.weights is None:
+            return self.length
+        return int(self.weights[0] if self.length == 1 else self.weights.sum())
 
     def unweighted(self) -> Frame:
         """Every row listed as often as it counts."""

@@ -63,7 +63,7 @@ def build_csr(starts: AnyInts, neighbours: AnyInts, rows: AnyInts, node_count: i
     row_bound = int(rows.max(initial=-1)) + 1
     widths = [(limit - 1).bit_length() if limit else 0 for limit in (start_bound, bound, row_bound)]
     ordered_key: AnyInts
-    if sum(widths) < 64:
+    if sum(widths) <= 64:
         ordered_key, neighbours, rows = _sort_packed(starts, neighbours, rows, widths)
     else:
         # One sort by a combined key beats a two-key lexsort several times over.
@@ -159,7 +159,7 @@ def expand_met(csr: Csr, nodes: AnyInts, mask: Bools | None, allow: Callable[[in
         return expand_met(csr, nodes[nodes < csr.node_count], mask, allow)
     begins = csr.offsets[nodes]
     lengths -= begins
-    total = int(lengths.sum())
+    total = int(np.add.reduce(lengths))
     allow(total)
     slots = fill_ranges(begins, lengths, total)
     if mask is not None:
@@ -216,8 +216,13 @@ def plain_degrees(csr: Csr, nodes: AnyInts) -> Ints:
 
 def degrees(csr: Csr, mask: Bools) -> Ints:
     """How many slots that `mask` admits each start has."""
-    sums = np.zeros(len(mask) + 1, dtype=np.int64)
-    np.cumsum(mask, out=sums[1:])
+    return sums_by_start(csr, mask)
+
+
+def sums_by_start(csr: Csr, values: AnyInts) -> Ints:
+    """The sum of the values of each start's slots."""
+    sums = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=sums[1:])
     return sums[csr.offsets[1:]] - sums[csr.offsets[:-1]]
 
 

@@ -20,7 +20,16 @@ from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.tables import Group, TableView
 from omnigraph.engine.reading.values import as_numpy
-from omnigraph.plan.operators import Comparison, ComparisonOperator, Literal, Now, ParameterRef, Predicate, PropertyRef
+from omnigraph.plan.operators import (
+    Comparison,
+    ComparisonOperator,
+    Literal,
+    Now,
+    ParameterRef,
+    Predicate,
+    PropertyRef,
+    Value,
+)
 
 ASKED_BEFORE_INDEXING = 2
 INDEX_LOOKUP_ROWS = 2_500
@@ -29,6 +38,7 @@ INDEXED_ROWS_MIN = 512
 INDEXABLE = INTEGERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME}
 """Types whose values are looked up."""
 Rows = npt.NDArray[np.int32]
+_SORTED = "sorted values of "
 
 
 class SortedValues(Protocol):
@@ -181,14 +191,10 @@ class Found:
 NOTHING = Found(np.empty(0, dtype=np.int64), "no row can hold the value")
 
 
-def equal_positions(context: Context, view: TableView, predicate: Predicate) -> Found | None:
-    """The rows an equality with a constant selects, or None when a scan is the way to find out."""
+def equal_positions(context: Context, view: TableView, reference: PropertyRef, other: Value) -> Found | None:
+    """The rows whose property equals a constant, or None when a scan is the way to find out."""
     if not context.options.use_value_indexes:
         return None
-    parsed = equality(predicate)
-    if parsed is None:
-        return None
-    reference, other = parsed
     value = context.constant(other).value
     if value is None or not view.groups:
         return NOTHING
@@ -200,15 +206,18 @@ def equal_positions(context: Context, view: TableView, predicate: Predicate) -> 
         kind = np.iinfo(view.handle.schema.field(reference.property).type.to_pandas_dtype())
         if not kind.min <= value <= kind.max:
             return NOTHING
-    access = choose_access(view, reference, asking=True)
-    if access is Access.INDEX:
-        return Found(_from_index(view, reference, value), access.value, may_be_deleted=False)
-    if access is not Access.SORTED:
-        return None
-    indexes = _sorted_column(view, reference.property)
+    indexes: list[SortedValues] | None = view.handle.memo.get(_SORTED + reference.property)
+    if indexes is None:
+        access = choose_access(view, reference, asking=True)
+        if access is Access.INDEX:
+            return Found(_from_index(view, reference, value), access.value, may_be_deleted=False)
+        if access is Access.SCAN:
+            return None
+        indexes = _sorted_column(view, reference.property)
+    if len(indexes) == 1:
+        return Found(indexes[0].equal(value).astype(np.int64), Access.SORTED.value)
     found = [index.equal(value) + start for start, index in zip(view.group_starts, indexes, strict=False)]
-    positions = found[0] if len(found) == 1 else np.concatenate(found)
-    return Found(positions.astype(np.int64, copy=False), access.value)
+    return Found(np.concatenate(found).astype(np.int64, copy=False), Access.SORTED.value)
 
 
 # --- which way --------------------------------------------------------------------------------------------------------
@@ -229,7 +238,7 @@ def choose_access(view: TableView, reference: PropertyRef, *, asking: bool) -> A
     when it has been asked for often, and a small one the second time.
     """
     column = reference.property
-    if column in view.handle.memo.get("sorted values", ()):
+    if _SORTED + column in view.handle.memo:
         return Access.SORTED
     if view.position_count < INDEXED_ROWS_MIN:
         return Access.SCAN
@@ -266,12 +275,9 @@ def _from_index(view: TableView, reference: PropertyRef, value: Any) -> Ints:
 
 
 def _sorted_column(view: TableView, column: str) -> list[SortedValues]:
-    """The sorted values of every group."""
-    memo: dict[str, list[SortedValues]] = view.handle.memo.setdefault("sorted values", {})
-    ready = memo.get(column)
-    if ready is None:
-        ready = memo[column] = [_sorted_group(view, group, column) for group in view.groups]
-    return ready
+    """Sort every group, and keep the result with the version."""
+    found = view.handle.memo[_SORTED + column] = [_sorted_group(view, group, column) for group in view.groups]
+    return found
 
 
 def _sorted_group(view: TableView, group: Group, column: str) -> SortedValues:
@@ -285,7 +291,7 @@ def _sorted_group(view: TableView, group: Group, column: str) -> SortedValues:
     )
 
 
-def equality(predicate: Predicate) -> tuple[PropertyRef, ParameterRef | Literal | Now] | None:
+def equality(predicate: Predicate) -> tuple[PropertyRef, Value] | None:
     """The property and the value of an equality that can be looked up."""
     if not isinstance(predicate, Comparison) or predicate.operator is not ComparisonOperator.EQ:
         return None

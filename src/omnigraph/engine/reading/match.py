@@ -32,7 +32,9 @@ from omnigraph.engine.reading.schedule import (
     Operation,
     Refuse,
     Schedule,
+    Walk,
 )
+from omnigraph.engine.reading.walks import walk_factors
 
 MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
@@ -157,7 +159,7 @@ def _merge(frame: Frame, counting: Counting) -> Frame:
 
 def _begin(context: Context, operation: Begin, frame: Frame) -> Frame:
     note = context.step("scan", operation.detail, operation.reason)
-    codes, how = start_rows(context, operation.variable, operation.predicates)
+    codes, how = start_rows(context, operation)
     if how:
         note.because(lambda: f"{operation.reason()}; {how}")
     rows = frame.length * len(codes)
@@ -200,12 +202,31 @@ def _count(context: Context, operation: Follow, frame: Frame) -> Frame:
     note = context.step("count", operation.detail, why)
     factors = degree_factor(context, operation, frame)
     if operation.empties:
-        total = int(factors.sum()) if frame.weights is None else int(factors @ frame.weights)
+        total = int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
         note.done(frame.length)
         return counted(total)
     frame = frame.weighted(factors)
     if operation.counting is Counting.EXISTENCE:
         frame = Frame(frame.length, frame.columns)
+    note.done(frame.length)
+    return frame
+
+
+def _walk(context: Context, operation: Walk, frame: Frame) -> Frame:
+    """Multiply rows by the ways that lead on from them, or follow these hop by hop."""
+    factors = walk_factors(context, operation, frame) if context.options.use_factoring else None
+    if factors is None:
+        for follow in operation.follows:
+            frame = _follow(context, follow, frame)
+            if not frame.length:
+                break
+        return frame
+    note = context.step("count", operation.detail, "nothing asks for what is on the way; known for every node")
+    if operation.follows[-1].empties:
+        total = int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
+        note.done(frame.length)
+        return counted(total)
+    frame = frame.weighted(factors)
     note.done(frame.length)
     return frame
 
@@ -222,6 +243,7 @@ _RUN: dict[type[Operation], Callable[[Context, Any, Frame], Frame]] = {
     Begin: _begin,
     Join: _join,
     Follow: _follow,
+    Walk: _walk,
     Check: _check,
     Keep: _keep,
     Refuse: _refuse,

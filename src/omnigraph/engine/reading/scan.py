@@ -15,17 +15,18 @@ from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.lookup import Access, Found, equal_positions
 from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import FrameRows, GroupRows, predicate_mask
+from omnigraph.engine.reading.schedule import Begin
 from omnigraph.engine.reading.search import text_positions
 from omnigraph.engine.reading.tables import TableView
 from omnigraph.plan.operators import Predicate, TextMatch
 
 
-def start_rows(context: Context, variable: str, predicates: Sequence[Predicate]) -> tuple[Ints, str]:
+def start_rows(context: Context, begin: Begin) -> tuple[Ints, str]:
     """The codes of the nodes that pass all predicates of one variable, and how they were found."""
-    view = context.nodes(context.types[variable])
+    view, variable, predicates = context.nodes(begin.type_name), begin.variable, begin.predicates
     if not predicates:
         return view.live_codes, ""
-    seed, found = _seed(context, view, predicates)
+    seed, found = _seed(context, view, begin)
     if seed is None or found is None:
         return view.codes[scan_mask(context, view, predicates)].astype(np.int64), Access.SCAN.value
     positions = found.positions
@@ -64,13 +65,13 @@ def mask_by_code(context: Context, variable: str, predicates: Sequence[Predicate
     return marks
 
 
-def _seed(context: Context, view: NodeView, predicates: Sequence[Predicate]) -> tuple[Predicate | None, Found | None]:
+def _seed(context: Context, view: NodeView, begin: Begin) -> tuple[Predicate | None, Found | None]:
     """A predicate that can name its rows without a scan, and those rows."""
-    for predicate in predicates:
-        found = equal_positions(context, view, predicate)
+    for predicate, reference, value in begin.equalities:
+        found = equal_positions(context, view, reference, value)
         if found is not None:
             return predicate, found
-    for predicate in predicates:
+    for predicate in begin.predicates:
         if isinstance(predicate, TextMatch):
             return predicate, Found(text_positions(context, predicate), "from the text index")
     return None, None

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from omnigraph.engine.reading.describe import describe, describe_expand
 from omnigraph.engine.reading.joins import ValueJoin, find_join
+from omnigraph.engine.reading.lookup import equality
 from omnigraph.engine.reading.planner import (
     ONLY_EQUALITY,
     ONLY_START,
@@ -28,7 +29,7 @@ from omnigraph.engine.reading.planner import (
 )
 from omnigraph.engine.reading.prepare import Clause, PreparedPattern
 from omnigraph.engine.reading.segments import Direction, direction_of
-from omnigraph.plan.operators import Expand, Predicate
+from omnigraph.plan.operators import Expand, Predicate, PropertyRef, Value
 
 ROW = "#row"
 """The variable that names the outer row inside an anti-join; no written variable contains `#`."""
@@ -49,6 +50,12 @@ class Begin:
     type_name: str
     predicates: tuple[Predicate, ...]
     reason: Reason
+
+    @cached_property
+    def equalities(self) -> tuple[tuple[Predicate, PropertyRef, Value], ...]:
+        """The conditions that ask for one value of a property, taken apart."""
+        parsed = ((predicate, equality(predicate)) for predicate in self.predicates)
+        return tuple((predicate, *found) for predicate, found in parsed if found is not None)
 
     def detail(self) -> str:
         """What it works on."""
@@ -87,6 +94,8 @@ class Follow:
     """Whether nothing but how often each far end is met can matter afterwards."""
     is_plain: bool
     """Whether it is one hop to a variable of its own, and nothing else bound is wanted afterwards."""
+    is_fresh: bool
+    """Whether it is one hop, by pairs, to a variable that was not bound before."""
     reason: Reason
 
     @cached_property
@@ -97,6 +106,25 @@ class Follow:
     def detail(self) -> str:
         """What it works on."""
         return describe_expand(self.expand, self.from_source)
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Several hops in a row, none of whose nodes anything asks for: all that matters is how many ways there are."""
+
+    follows: tuple[Follow, ...]
+
+    @cached_property
+    def key(self) -> tuple[tuple[str, str, bool], ...]:
+        """Names the hops, whatever the variables are called."""
+        return tuple(
+            (follow.expand.edge_type, follow.direction.value, follow.expand.edge_variable is not None)
+            for follow in self.follows
+        )
+
+    def detail(self) -> str:
+        """What it works on."""
+        return ", ".join(follow.detail() for follow in self.follows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +169,7 @@ class Forget:
     counting: Counting
 
 
-Operation = Begin | Join | Follow | Check | Keep | Refuse | Forget
+Operation = Begin | Join | Follow | Walk | Check | Keep | Refuse | Forget
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +208,26 @@ def schedule(
         if work.is_done:
             break
         work.grow()
-    return Schedule(tuple(work.operations), asked, types, edge_types)
+    return Schedule(tuple(_with_walks(work.operations)), asked, types, edge_types)
+
+
+def _with_walks(operations: list[Operation]) -> list[Operation]:
+    """Join hops that follow each other and end in a count, where the nodes between them matter to nothing else."""
+    found: list[Operation] = []
+    for operation in operations:
+        found.append(operation)
+        if not (isinstance(operation, Follow) and operation.is_unseen and operation.counting is Counting.NUMBERS):
+            continue
+        hops = [operation]
+        for earlier in reversed(found[:-1]):
+            if not (isinstance(earlier, Follow) and earlier.is_fresh and earlier.far == hops[0].near):
+                break
+            if earlier.far in operation.wanted:
+                break
+            hops.insert(0, earlier)
+        if len(hops) > 1:
+            found[-len(hops) :] = [Walk(tuple(hops))]
+    return found
 
 
 class _Work:
@@ -292,6 +339,7 @@ class _Work:
                 empties=not after,
                 may_flow=is_one_hop and self.bound == {near} and far != near and after == {far},
                 is_plain=is_one_hop and edge is None and far not in self.bound and after <= {far},
+                is_fresh=is_one_hop and edge is None and far not in self.bound,
                 reason=reason,
             )
         )

@@ -279,8 +279,12 @@ class TableView:
                 return stored
         if len(positions) == 1:
             # One row is the commonest case of all, and a slice costs nothing.
-            place = int(np.searchsorted(self.group_starts, positions[0], side="right")) - 1
-            return self.chunk(self.groups[place], column).slice(int(positions[0] - self.group_starts[place]), 1)
+            position = int(positions[0])
+            place = 0 if len(self.groups) == 1 else int(self.group_starts.searchsorted(position, side="right")) - 1
+            group = self.groups[place]
+            chunk = self.cache.get(self._column_key(group, column))
+            chunk = self.chunk(group, column) if chunk is None else chunk
+            return chunk.slice(position - int(self.group_starts[place]), 1)
         if len(self.groups) == 1:
             return take_rows(self.chunk(self.groups[0], column), positions)
         owner = np.searchsorted(self.group_starts, positions, side="right") - 1

@@ -171,7 +171,7 @@ class ObjectStore:
 
     def fingerprint(self, paths: Sequence[str]) -> tuple[object, ...]:
         """A value that changes whenever one of the objects does; costs no read of their content."""
-        return tuple(self._fingerprint(path) for path in paths)
+        return tuple([self._fingerprint(path) for path in paths])
 
     def _fingerprint(self, path: str) -> object:
         try:

@@ -156,3 +156,14 @@ def test_many_threads_agree_on_codes_while_the_dictionary_grows():
         thread.join()
     assert failures == []
     assert len(set(dictionary.all_ids().to_pylist())) == len(dictionary)
+
+
+def test_very_many_ids_get_the_codes_that_few_get(monkeypatch):
+    ids = pa.chunked_array([[f"n{n}" for n in range(900)], [f"n{n}" for n in range(300, 1_300)]])
+    expected = IdDictionary(pa.array([f"n{n}" for n in range(500)])).encode(ids)
+    monkeypatch.setattr("omnigraph.engine.reading.dictionary.SHARED_WORK_MIN", 0)
+    monkeypatch.setattr("omnigraph.engine.reading.dictionary.SMALL", 0)
+    found = IdDictionary(pa.array([f"n{n}" for n in range(500)])).encode(ids)
+    assert found.tolist() == expected.tolist()
+    assert found.dtype == np.int32
+    assert IdDictionary().encode(ids).tolist() == [*range(900), *range(300, 1_300)]

@@ -1,0 +1,57 @@
+"""How many ways lead on from each node, worked out for all nodes at once and kept with the state of the graph.
+
+Hops that end in a count, with nodes in between that nothing asks for, multiply each row by a number that depends on its
+node alone. When the rows are a large part of all nodes, or the same hops are asked for again and again, the numbers are
+worked out for every node: one pass over the edges per hop, from the last hop to the first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omnigraph.engine.reading.context import Context
+from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.schedule import Walk
+
+WALKS_AFTER = 50
+"""How often hops are followed from a few nodes before their numbers are worked out for all."""
+WALKS_MAX = 16
+"""Kept per state; when there are more, all are dropped and those still in use made again."""
+ALL_FACTOR = 4
+"""Rows that are at least one in this many of all nodes are worked out for all."""
+
+
+def walk_factors(context: Context, walk: Walk, frame: Frame) -> Ints | None:
+    """By how much the hops multiply each row; None while following them is the better way."""
+    tables = context.tables
+    starts = frame.columns[walk.follows[0].near]
+    known = tables.walks.get(walk.key)
+    if known is None:
+        expand, from_source = walk.follows[0].expand, walk.follows[0].from_source
+        asked = tables.walks_asked.get(walk.key, 0) + 1
+        tables.walks_asked[walk.key] = asked
+        view = context.nodes(expand.source_type if from_source else expand.target_type)
+        if asked <= WALKS_AFTER and len(starts) * ALL_FACTOR < view.code_bound:
+            return None
+        known = walk_counts(context, walk)
+        if known is None:
+            return None
+        if len(tables.walks) >= WALKS_MAX:
+            tables.walks.clear()
+        tables.walks[walk.key] = known
+    return np.asarray(known[starts])
+
+
+def walk_counts(context: Context, walk: Walk) -> Ints | None:
+    """For each node of the first hop how many ways there are; None when a number would not be exact."""
+    counts: Ints | None = None
+    for follow in reversed(walk.follows):
+        expand = follow.expand
+        adjacency = context.adjacency(expand, follow.direction)
+        kind = "pairs" if expand.edge_variable is None else "edges"
+        near = context.nodes(expand.source_type if follow.from_source else expand.target_type)
+        counts = adjacency.pulled(kind, counts, near.code_bound)
+        if counts is None:
+            return None
+    return counts
