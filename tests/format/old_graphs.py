@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -20,7 +21,8 @@ SCHEMA = "node Person { name: String @key  age: I64? }\nnode Town { name: String
 PERSON, TOWN, KNOWS = "nodes/40d76f1f51639ec0", "nodes/5a8cd3fb3a295b65", "edges/602a25a3bd0b455b"
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 STAMP = "omnigraph:internal_schema_version"
-_OPTIONS = {"enable_stable_row_ids": True, "data_storage_version": "2.2"}
+_REMOVAL = {"interval": 1, "older_than_seconds": 0}
+_OPTIONS: dict[str, Any] = {"enable_stable_row_ids": True, "data_storage_version": "2.2"}
 
 _COMMITS = pa.schema(
     [
@@ -68,10 +70,11 @@ def _manifest_schema(stamp: int) -> pa.Schema:
 
 
 class OldGraph:
-    """A graph of an early format; format 1 has no stamp at all."""
+    """A graph of an early format; format 1 has no stamp at all. `removal` makes Lance remove versions in commits."""
 
-    def __init__(self, root: Path, stamp: int) -> None:
+    def __init__(self, root: Path, stamp: int, *, removal: bool = False) -> None:
         self.root, self.stamp, self.schema = root, stamp, _manifest_schema(stamp)
+        options = {**_OPTIONS, "auto_cleanup_options": _REMOVAL} if removal else _OPTIONS
         self.commits: list[str] = []
         self.heads: dict[str | None, str] = {}
         root.mkdir(parents=True)
@@ -82,12 +85,12 @@ class OldGraph:
         tables = {"node:Person": (PERSON, _PEOPLE), "node:Town": (TOWN, _TOWNS), "edge:Knows": (KNOWS, _KNOWS)}
         rows = []
         for key, (path, schema) in tables.items():
-            made = lance.write_dataset(schema.empty_table(), str(root / path), **_OPTIONS)
+            made = lance.write_dataset(schema.empty_table(), str(root / path), **options)
             rows += [self._row(key, "table", key, location=path), self._version(key, made.version, None, 0)]
-        manifest = lance.write_dataset(self._table(rows), str(root / "__manifest"), **_OPTIONS)
+        manifest = lance.write_dataset(self._table(rows), str(root / "__manifest"), **options)
         manifest.update_config({"table_version_management": "true"})
-        lance.write_dataset(_COMMITS.empty_table(), str(root / "_graph_commits.lance"), **_OPTIONS)
-        lance.write_dataset(_ACTORS.empty_table(), str(root / "_graph_commit_actors.lance"), **_OPTIONS)
+        lance.write_dataset(_COMMITS.empty_table(), str(root / "_graph_commits.lance"), **options)
+        lance.write_dataset(_ACTORS.empty_table(), str(root / "_graph_commit_actors.lance"), **options)
         self._record(None, lance.dataset(str(root / "__manifest")).version, None)
 
     def _row(self, object_id: str, kind: str, key: str, **columns: object) -> dict[str, object]:

@@ -182,7 +182,7 @@ class History:
     def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:
         store = self._manifest.store
         try:
-            handle = store.open(path)
+            handle = store.without_removal(store.open(path))
             if set(schema.names) <= set(handle.schema.names):
                 return handle
             return store.commit(handle, stage_columns(handle, schema, {}), {})

@@ -44,7 +44,7 @@ def migrate(manifest: Manifest, branch: str = MAIN) -> bool:
         if stamp == records.INTERNAL_SCHEMA_VERSION:
             return changed
         try:
-            STEPS[stamp](manifest, handle, branch)
+            STEPS[stamp](manifest, manifest.store.without_removal(handle), branch)
         except ConflictError:
             logger.debug("somebody else changed the manifest of %s while it was migrated from %d", branch, stamp)
             continue

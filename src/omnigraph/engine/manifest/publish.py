@@ -188,9 +188,8 @@ class Manifest:
         for attempt in range(RETRY_BUDGET + 1):
             failpoints.maybe_fail(failpoints.PUBLISH_LOAD_CONTENTION)
             seen = self._newest(branch)
-            if not seen.is_current:
-                migrate(self, branch)
-                seen = self._read_newest(branch)
+            if not seen.is_current or seen.handle.removal_settings:
+                seen = self._make_writable(branch)
             landed = seen.state.commits.get(lineage.commit_id) if attempt else None
             if landed is not None:
                 # An earlier round of this very publish took effect although its answer said otherwise.
@@ -212,6 +211,12 @@ class Manifest:
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
         )
+
+    def _make_writable(self, branch: str) -> _Seen:
+        """Bring a branch to today's format, and take off what would remove versions of it."""
+        migrate(self, branch)
+        self.store.without_removal(self.store.open(layout.MANIFEST, branch=stored_branch(branch)))
+        return self._read_newest(branch)
 
     def _swap(self, seen: _Seen, after: ManifestState, operation_id: str | None) -> TableHandle:
         """Replace the manifest by its next state, unless anybody else did so first."""

@@ -36,6 +36,7 @@ from omnigraph.engine.recovery.schema_lock import LockRecord, acquire_lock, rele
 from omnigraph.engine.staging.blobs import read_blobs
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.entities import row_schema
+from omnigraph.engine.staging.settings import strip_main
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.evolve import stage_columns
 from omnigraph.engine.storage.handle import TableHandle
@@ -99,6 +100,7 @@ def apply_schema(
     compiled = compile_schema(desired)
     recovery = context.recovery
     heal(recovery)
+    strip_main(context, actor)
     lock = acquire_lock(recovery, actor)
     try:
         failpoints.maybe_fail(failpoints.SCHEMA_HOLDING_LOCK)

@@ -23,6 +23,7 @@ from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
+from omnigraph.engine.staging.settings import strip_main
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.maintenance import (
     index_gaps,
@@ -112,6 +113,7 @@ def optimize(context: GraphContext, *, actor: str | None = None, concurrency: in
     for attempt in range(ATTEMPTS):
         refuse_while_pending(context.recovery, "optimize")
         try:
+            strip_main(context, actor)
             with Presence.at(context.store.objects).staging():
                 return _run(context, actor, concurrency)
         except PublishContentionError:

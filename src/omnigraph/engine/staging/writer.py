@@ -20,6 +20,7 @@ from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.staging.commit import Committed, StaleAttempt, commit
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
+from omnigraph.engine.staging.settings import strip, tables_with_removal
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.errors import ConflictError, ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
 from omnigraph.ids import TableKey, stored_branch
@@ -122,6 +123,9 @@ class _Attempts:
         if not transaction.writes:
             return Written(value, None)
         self._involved = list(transaction.expected)
+        if self._base is not None:
+            self._hold_strict(transaction)
+        self._strip_settings(transaction)
         self._hold_strict(transaction)
         transaction.stage()
         if not transaction.writes:
@@ -129,6 +133,15 @@ class _Attempts:
         failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
         self._enter_gates(_gate_keys(transaction.writes, request.branch))
         return Written(value, commit(self._recovery, transaction, self._deadline))
+
+    def _strip_settings(self, transaction: Transaction) -> None:
+        """Before the first commit to a table of which another program wants versions removed, undo that and repeat."""
+        branch = self._request.branch
+        found = tables_with_removal(transaction.snapshot, transaction.writes)
+        if found:
+            self._enter_gates(_gate_keys(transaction.writes, branch))
+            strip(self._recovery, branch, found, self._request.actor)
+            raise StaleAttempt(ConflictError("the tables were changed by their upkeep — retry"), counts=False)
 
     def _hold_strict(self, transaction: Transaction) -> None:
         """A strict change stays bound to the version its first attempt saw."""

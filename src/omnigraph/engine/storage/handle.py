@@ -25,6 +25,7 @@ from omnigraph.engine.storage.written import WRITTEN
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
 _KEY = b"lance-schema:unenforced-primary-key"
+_AUTO_CLEANUP = "lance.auto_cleanup."
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,11 @@ class TableHandle:
     def config(self) -> dict[str, str]:
         """The settings stored with the table."""
         return dict(self._dataset.config())
+
+    @property
+    def removal_settings(self) -> list[str]:
+        """The settings that make Lance remove old versions inside commits; tables of ours have none."""
+        return [name for name in self._dataset.config() if name.startswith(_AUTO_CLEANUP)]
 
     def count_rows(self, filter: RowFilter | None = None) -> int:
         """Live rows, or those a filter selects."""

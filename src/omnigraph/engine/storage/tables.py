@@ -222,6 +222,11 @@ class TableStore:
         if any(handle.config.get(name) != value for name, value in config.items()):
             self.annotate(handle, config=config)
 
+    def without_removal(self, handle: TableHandle) -> TableHandle:
+        """The table, after taking off settings of other programs that would make commits to it remove versions."""
+        gone = dict.fromkeys(handle.removal_settings)
+        return self.annotate(handle, config=gone) if gone else handle
+
     def annotate(
         self,
         base: TableHandle,
