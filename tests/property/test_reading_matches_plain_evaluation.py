@@ -558,6 +558,10 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
         "dictionary.SMALL": 0,
         "dictionary.TAIL_MAX": 1,
         "segments.EDGES_MIN": 1,
+        "nearest.SKETCHED_ROWS_MIN": 0,
+        "nearest.NARROWED_ROWS_MIN": 0,
+        "sketch.MEASURED_AT_ONCE": 0,
+        "search.TEXT_ROWS_MIN": 0,
     }.items():
         monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
     run_cases(99, 8, 60, tmp_path)

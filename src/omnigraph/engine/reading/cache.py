@@ -73,6 +73,10 @@ class ByteCache:
         self.put(key, made, size(made))
         return made
 
+    def has_room_for(self, size: int) -> bool:
+        """Whether an entry of this size would leave most of the room to others."""
+        return size <= self._bytes_max // 4
+
     def resize(self, bytes_max: int) -> None:
         """Change the bound, dropping what no longer fits."""
         with self._lock:

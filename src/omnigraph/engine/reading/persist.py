@@ -1,7 +1,7 @@
-"""Dictionaries, segments and text indexes on disk, so that a fresh process starts where an earlier one left off.
+"""What was derived from data files, on disk, so that a fresh process starts where an earlier one left off.
 
-A segment is only right together with the dictionaries that gave its codes, so it names their lineages; a dictionary
-names how many ids it had. What does not fit is passed over.
+Dictionaries, segments, text indexes and sketches. A segment is only right together with the dictionaries that gave its
+codes, so it names their lineages; a dictionary names how many ids it had. What does not fit is passed over.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from omnigraph.engine.reading.cache import ByteCache
-from omnigraph.engine.reading.derived import Bundle, DerivedStore
+from omnigraph.engine.reading.derived import KEPT, Bundle, DerivedStore
 from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.reading.kernels import Bools, Csr
+from omnigraph.engine.reading.sketch import Sketch, as_arrays, from_arrays
 from omnigraph.engine.reading.text import TextIndex
 from omnigraph.engine.storage.handle import TableHandle
 
@@ -153,3 +154,24 @@ def save_text_index(handle: TableHandle, files: tuple[str, ...], field_id: objec
     if store is not None:
         arrays = {name: getattr(index, name) for name in _TEXT_ARRAYS}
         store.save(f"text{field_id}", arrays, {"sources": list(files)}, kept=TEXTS_KEPT)
+
+
+def load_sketch(handle: TableHandle, files: tuple[str, ...], field_id: object, rows: int) -> Sketch | None:
+    """The sketch kept for a vector column of a group."""
+    store = DerivedStore.of(handle)
+    for name in store.names(f"sketch{field_id}") if store is not None else []:
+        facts = store.facts(name) if store is not None else None
+        if store is None or facts is None or tuple(facts.get("sources", ())) != files:
+            continue
+        bundle = store.load(name)
+        found = None if bundle is None else from_arrays(bundle.arrays, rows)
+        if found is not None:
+            return found
+    return None
+
+
+def save_sketch(handle: TableHandle, files: tuple[str, ...], field_id: object, sketch: Sketch, *, kept: int) -> None:
+    """Keep a sketch; `kept` is how many groups the table has, and a few of earlier versions stay beside theirs."""
+    store = DerivedStore.of(handle)
+    if store is not None:
+        store.save(f"sketch{field_id}", as_arrays(sketch), {"sources": list(files)}, kept=kept + KEPT)

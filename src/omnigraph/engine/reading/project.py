@@ -13,9 +13,10 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
+from omnigraph.engine.reading.nearest import distances
 from omnigraph.engine.reading.ordering import ids_of
 from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
-from omnigraph.engine.reading.search import bm25_scores, distances
+from omnigraph.engine.reading.search import bm25_scores
 from omnigraph.errors import InternalError
 from omnigraph.plan.operators import (
     Aggregate,

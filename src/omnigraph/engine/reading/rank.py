@@ -14,9 +14,10 @@ import numpy.typing as npt
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.nearest import distances, nearest_candidates
 from omnigraph.engine.reading.ordering import Key, float_key, id_key, order_rows, tie_break_variables
 from omnigraph.engine.reading.predicates import positions
-from omnigraph.engine.reading.search import bm25_scores, distances, nearest_candidates
+from omnigraph.engine.reading.search import bm25_scores
 from omnigraph.errors import InputError
 from omnigraph.plan.operators import Bm25, Nearest, Rank, Rrf
 

@@ -191,6 +191,10 @@ class TableView:
             part, lambda part: self._column_key(part, column), make, lambda held, more: pa.concat_arrays([held, more])
         )
 
+    def held(self, part: Part, column: str) -> pa.Array | None:
+        """What `chunk` would give without reading anything, or None."""
+        return self.cache.get(self._column_key(part, column))
+
     def read(self, fragment: FragmentInfo, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Read columns of one fragment together, which costs hardly more than reading one."""
         table = self.handle.read_fragment_columns(fragment, list(columns))
