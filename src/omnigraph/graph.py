@@ -455,7 +455,7 @@ def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -
     if engine == "local" and needs_spark:
         raise InputError("error files and Spark settings need engine 'spark' or 'auto'")
     if engine != "auto":
-        return engine, f"engine={engine!r} was asked for"
+        return engine, "it was asked for"
     if needs_spark:
         return "spark", "the load asks for something that Spark does"
     choice = import_module(_PIPELINE).choose_engine(source, spark_running=spark is not None)

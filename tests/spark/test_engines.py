@@ -109,7 +109,7 @@ def test_auto_chooses_by_source_and_size(tmp_path: Path, spark: Any, monkeypatch
     path = write_lines(tmp_path / "a.jsonl", person("a"))
     small = choose_engine(path)
     assert small.engine == "local"
-    assert "s in this process against 1 s on Spark" in small.reason
+    assert small.reason == "about 0 MB of input: a moment in this process, a moment on Spark by estimate"
     assert choose_engine({"Person": spark.range(1)}).engine == "spark"
     monkeypatch.setattr(choice, "MEMORY_SHARE", 0.0)
     assert choose_engine(str(path)).engine == "spark"

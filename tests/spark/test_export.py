@@ -81,7 +81,8 @@ def test_the_command_line_exports_and_loads_through_spark(tmp_path: Path, spark:
     files = [f"Person={tmp_path}/out/002-node-Person", f"Knows={tmp_path}/out/000-edge-Knows"]
     words = ["load", "--mode", "append", "--nodes", files[0], "--edges", files[1], "--engine", "spark", again.uri]
     loaded = call(*words)
-    assert (loaded.code, "through spark" in loaded.out) == (0, True)
+    assert (loaded.code, "through spark" in loaded.out, "MB written" in loaded.out) == (0, True, True)
+    assert "node:Person  2" in loaded.out
     contents = [list(export_lines(each.context.catalog, each.snapshot())) for each in (graph, again)]
     assert contents[0] == contents[1]
 

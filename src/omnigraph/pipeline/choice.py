@@ -75,8 +75,12 @@ def choose_by_size(
     here = size_mb * LOCAL_SECONDS_PER_MB
     start = SPARK_JOB_SECONDS + (0.0 if spark_running else SPARK_START_SECONDS)
     there = start + size_mb * SPARK_CORE_SECONDS_PER_MB / cores
-    estimate = f"about {max(here, 1):,.0f} s in this process against {there:,.0f} s on Spark"
-    return EngineChoice("local" if here <= there else "spark", f"{shown}: {estimate}")
+    estimate = f"{_seconds(here)} in this process, {_seconds(there)} on Spark"
+    return EngineChoice("local" if here <= there else "spark", f"{shown}: {estimate} by estimate")
+
+
+def _seconds(seconds: float) -> str:
+    return "a moment" if seconds < 1 else f"{seconds:,.0f} s"
 
 
 def _has_session() -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from omnigraph.engine.recovery.intent import WriterKind
+from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.rows import WriteKind
 from omnigraph.engine.staging.transaction import Stage, Transaction, WriteRequest
@@ -22,6 +23,7 @@ from omnigraph.engine.staging.writer import write
 from omnigraph.engine.storage.fragments import keep_row_ids
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_fragments
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import InputError, KeyConflictError
 from omnigraph.ids import MAIN, TableKey, check_actor, parse_branch
 from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
@@ -66,7 +68,9 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        return StagedPart(run_frame_task(self._plan, task, 0, self._key, {}, iterator))
+        # No process sees the whole of such a write, so each that stages says so; the commit looks for the files.
+        with Presence.at(TableStore.at(self._root).objects).staging():
+            return StagedPart(run_frame_task(self._plan, task, 0, self._key, {}, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Validate and publish everything the tasks staged, as one commit.

@@ -190,7 +190,10 @@ def summary_lines(result: LoadResult, *, uri: str) -> Iterator[str]:
     width = max((len(key) for key in result.rows), default=0)
     yield from (f"  {key:<{width}}  {count:,}" for key, count in sorted(result.rows.items()))
     phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in result.phases.items())
-    yield f"  {result.seconds:.2f} s through {result.engine}{f' ({phases})' if phases else ''}"
+    written = f", {result.bytes_written / 2**20:,.1f} MB written" if result.bytes_written else ""
+    yield f"  {result.seconds:.2f} s through {result.engine}{f' ({phases})' if phases else ''}{written}"
+    if result.reason:
+        yield f"  {result.engine} because {result.reason}"
     yield f"  commit {result.commit_id}" if result.commit_id else "  nothing changed, no commit"
 
 
