@@ -19,6 +19,7 @@ from omnigraph.testing.faults import Fault, FaultyStore
 
 PAGE = 4096
 DISK_BYTES = 4 << 20
+WRITES = [MUTATIONS["insert nodes and an edge"], LOADS["load merge"]]
 WRITING = frozenset({"write_text", "write_fragments", "commit", "write_text_if_absent", "delete_rows"})
 
 
@@ -53,13 +54,12 @@ def write_and_see(write: Write, root: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("write", [MUTATIONS["insert nodes and an edge"], LOADS["load merge"]])
+@pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_loses_nothing(write: Write, seeded: Path, scratch: Path) -> None:
     base = baseline(write, seeded, scratch)
     with small_disk(scratch / "disk") as mounted:
         if not mounted:
-            full_by_injection(write, seeded, scratch)
-            return
+            return  # The next test stands for it where no file system can be mounted.
         refused = 0
         for pages in range(0, 60, 3):
             root = copy_graph(seeded, scratch / "disk" / "graph")
@@ -76,14 +76,23 @@ def test_a_full_disk_loses_nothing(write: Write, seeded: Path, scratch: Path) ->
         assert 0 < refused < 20, "the sizes tried must include too small ones and large enough ones"
 
 
-def full_by_injection(write: Write, seeded: Path, scratch: Path) -> None:
-    """Where no file system can be mounted: every operation that writes fails from the N-th on."""
-    for number in range(1, 12):
+@pytest.mark.parametrize("write", WRITES)
+def test_storage_that_refuses_to_write_loses_nothing(write: Write, seeded: Path, scratch: Path) -> None:
+    base = baseline(write, seeded, scratch)
+    refused = 0
+    for number in range(1, 30):
         root = copy_graph(seeded, scratch / f"injected-{number}")
-        with FaultyStore(Fault.OUTAGE, number, only=lambda step: step.name in WRITING):
-            write_and_see(write, root)
-        write_and_see(write, root)
-        assert connect(root).snapshot().entries
+        with FaultyStore(Fault.OUTAGE, number, only=lambda step: step.name in WRITING) as store:
+            acknowledged = write_and_see(write, root)
+            assert content_of(connect(root, read_only=True)) in (base.before, base.once), "readers are not disturbed"
+        refused += not acknowledged
+        check_recovered(root, (base.once,) if acknowledged else (base.before, base.once))
+        if base.repeats:
+            write.again(connect(root))
+            check_recovered(root, (base.once, base.twice))
+        if not store.met:
+            break
+    assert 0 < refused < 29
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Random writes, loads, failures, outages, deaths and reopens: the graph equals a plain model after each step."""
+"""Random writes, loads, branches, schemas, failures, outages, deaths and reopens: the graph equals a plain model.
+
+The model holds every branch as plain dictionaries, and which of two schemas is in force.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -24,6 +27,9 @@ from omnigraph.testing.model import SCHEMA, GraphModel, read_model
 
 NAMES = [f"p{i}" for i in range(6)]
 FIRMS = [f"c{i}" for i in range(3)]
+BRANCHES = ["x", "y"]
+WIDER = SCHEMA.replace("age: I32? }", "age: I32?\n              bio: String? }")
+places = st.sampled_from(["main", "main", *BRANCHES])
 people, firms = st.sampled_from(NAMES), st.sampled_from(FIRMS)
 ages = st.none() | st.integers(0, 90)
 
@@ -35,15 +41,57 @@ class Change:
     kind: str
     text: str
     mode: str = ""
+    branch: str = "main"
 
     def run(self, root: str) -> None:
         self.again(connect(root))
 
     def again(self, graph: Graph) -> None:
         if self.kind == "load":
-            load(graph.context, self.text.encode(), mode=self.mode, actor="act-loader")
+            load(graph.context, self.text.encode(), mode=self.mode, branch=self.branch, actor="act-loader")
+        elif self.kind == "create":
+            graph.branches.create(self.branch, self.text)
+        elif self.kind == "delete":
+            graph.branches.delete(self.branch)
+        elif self.kind == "schema":
+            graph.schema.apply(self.text, actor="act-owner")
         else:
-            graph.mutate(self.text, actor="act-writer")
+            graph.mutate(self.text, branch=self.branch, actor="act-writer")
+
+
+@dataclass(frozen=True)
+class State:
+    """Every branch, where each but main came from, and whether the wider schema is in force."""
+
+    branches: dict[str, GraphModel]
+    sources: dict[str, str]
+    wider: bool = False
+
+    def on(self, branch: str, model: GraphModel | None) -> State | None:
+        """The state with another content of one branch; None when there is no such branch or content."""
+        if model is None or branch not in self.branches:
+            return None
+        return replace(self, branches={**self.branches, branch: model})
+
+    def created(self, branch: str, source: str) -> State | None:
+        if branch in self.branches or source not in self.branches:
+            return None
+        branches = {**self.branches, branch: self.branches[source]}
+        return replace(self, branches=branches, sources={**self.sources, branch: source})
+
+    def deleted(self, branch: str) -> State | None:
+        if branch not in self.sources or branch in self.sources.values():
+            return None
+        left = {name: model for name, model in self.branches.items() if name != branch}
+        sources = {name: source for name, source in self.sources.items() if name in left}
+        return replace(self, branches=left, sources=sources)
+
+
+def read_state(graph: Graph, sources: dict[str, str]) -> State:
+    """What a graph really holds; where branches came from is taken from those who should know."""
+    branches = {branch: read_model(graph, branch) for branch in graph.branches.list()}
+    known = {branch: sources[branch] for branch in branches if branch != "main"}
+    return State(branches, known, graph.schema.source == WIDER)
 
 
 def lines(records: Iterable[dict[str, object]]) -> str:
@@ -54,8 +102,8 @@ def person_records(rows: dict[str, int | None]) -> list[dict[str, object]]:
     return [{"type": "Person", "data": {"name": name, "age": age}} for name, age in rows.items()]
 
 
-def query(body: str) -> Change:
-    return Change("mutation", f"query q() {{ {body} }}")
+def query(body: str, branch: str = "main") -> Change:
+    return Change("mutation", f"query q() {{ {body} }}", branch=branch)
 
 
 def die_at(change: Change, root: str, number: int, after: bool) -> None:
@@ -72,7 +120,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.folder = tempfile.mkdtemp(prefix="omnigraph-machine-")
         self.root = f"{self.folder}/graph"
         self.graph = create(self.root, SCHEMA)
-        self.model = GraphModel()
+        self.state = State({"main": GraphModel()}, {})
         self.accident: Callable[[Change], bool] = self._calm
 
     def teardown(self) -> None:
@@ -87,7 +135,13 @@ class RecoveryMachine(RuleBasedStateMachine):
         change.again(self.graph)
         return True
 
-    def _change(self, change: Change, after: GraphModel | None) -> None:
+    def _model(self, branch: str) -> GraphModel:
+        return self.state.branches.get(branch, GraphModel())
+
+    def _change(self, change: Change, model: GraphModel | None) -> None:
+        self._become(change, self.state.on(change.branch, model))
+
+    def _become(self, change: Change, after: State | None) -> None:
         """Write; afterwards the graph is as before or as after, and as after if the write was acknowledged."""
         accident, self.accident = self.accident, self._calm
         try:
@@ -99,10 +153,10 @@ class RecoveryMachine(RuleBasedStateMachine):
             return
         assert after is not None or not acknowledged, "an invalid write was accepted"
         self.graph = connect(self.root)
-        found = read_model(self.graph)
-        allowed = [after] if acknowledged else [self.model, after]
+        found = read_state(self.graph, {**self.state.sources, **(after.sources if after is not None else {})})
+        allowed = [after] if acknowledged else [self.state, after]
         assert found in allowed
-        self.model = found
+        self.state = found
 
     @rule(number=st.integers(1, 30), fault=st.sampled_from([Fault.RAISE_BEFORE, Fault.RAISE_AFTER, Fault.OUTAGE]))
     def storage_will_fail(self, number: int, fault: Fault) -> None:
@@ -137,58 +191,80 @@ class RecoveryMachine(RuleBasedStateMachine):
     @initialize()
     def some_people(self) -> None:
         rows: dict[str, int | None] = {"p0": 10, "p1": 20}
-        self._change(Change("load", lines(person_records(rows)), "append"), self.model.with_people(rows))
+        self._change(Change("load", lines(person_records(rows)), "append"), GraphModel().with_people(rows))
 
-    @rule(name=people, age=ages)
-    def insert_a_person(self, name: str, age: int | None) -> None:
+    @rule(name=people, age=ages, branch=places)
+    def insert_a_person(self, name: str, age: int | None, branch: str) -> None:
         value = f", age: {age}" if age is not None else ""
-        self._change(query(f'insert Person {{ name: "{name}"{value} }}'), self.model.with_people({name: age}))
+        self._change(
+            query(f'insert Person {{ name: "{name}"{value} }}', branch), self._model(branch).with_people({name: age})
+        )
 
-    @rule(source=people, other=people)
-    def insert_an_edge(self, source: str, other: str) -> None:
-        valid = {source, other} <= set(self.model.people)
-        after = self.model.with_knows(source, other) if valid else None
-        self._change(query(f'insert Knows {{ from: "{source}", to: "{other}" }}'), after)
+    @rule(source=people, other=people, branch=places)
+    def insert_an_edge(self, source: str, other: str, branch: str) -> None:
+        valid = {source, other} <= set(self._model(branch).people)
+        after = self._model(branch).with_knows(source, other) if valid else None
+        self._change(query(f'insert Knows {{ from: "{source}", to: "{other}" }}', branch), after)
 
-    @rule(name=people, firm=firms, age=ages)
-    def hire_somebody(self, name: str, firm: str, age: int | None) -> None:
+    @rule(name=people, firm=firms, age=ages, branch=places)
+    def hire_somebody(self, name: str, firm: str, age: int | None, branch: str) -> None:
         value = f", age: {age}" if age is not None else ""
         body = (
             f'insert Company {{ name: "{firm}" }} insert Person {{ name: "{name}"{value} }}'
             f' insert WorksAt {{ from: "{name}", to: "{firm}" }}'
         )
-        after = self.model.with_companies([firm]).with_people({name: age}).with_job(name, firm)
-        self._change(query(body), after)
+        after = self._model(branch).with_companies([firm]).with_people({name: age}).with_job(name, firm)
+        self._change(query(body, branch), after)
 
-    @rule(above=st.integers(0, 90), age=st.integers(0, 90))
-    def update_ages(self, above: int, age: int) -> None:
-        self._change(query(f"update Person set {{ age: {age} }} where age > {above}"), self.model.aged(above, age))
+    @rule(above=st.integers(0, 90), age=st.integers(0, 90), branch=places)
+    def update_ages(self, above: int, age: int, branch: str) -> None:
+        self._change(
+            query(f"update Person set {{ age: {age} }} where age > {above}", branch),
+            self._model(branch).aged(above, age),
+        )
 
-    @rule(name=people)
-    def delete_a_person(self, name: str) -> None:
-        self._change(query(f'delete Person where name = "{name}"'), self.model.without(name))
+    @rule(name=people, branch=places)
+    def delete_a_person(self, name: str, branch: str) -> None:
+        self._change(query(f'delete Person where name = "{name}"', branch), self._model(branch).without(name))
 
-    @rule(rows=st.dictionaries(people, ages, min_size=1, max_size=3))
-    def load_append(self, rows: dict[str, int | None]) -> None:
-        after = None if set(rows) & set(self.model.people) else self.model.with_people(rows)
-        self._change(Change("load", lines(person_records(rows)), "append"), after)
+    @rule(rows=st.dictionaries(people, ages, min_size=1, max_size=3), branch=places)
+    def load_append(self, rows: dict[str, int | None], branch: str) -> None:
+        after = None if set(rows) & set(self._model(branch).people) else self._model(branch).with_people(rows)
+        self._change(Change("load", lines(person_records(rows)), "append", branch), after)
 
-    @rule(rows=st.dictionaries(people, ages, min_size=1, max_size=3))
-    def load_merge(self, rows: dict[str, int | None]) -> None:
-        self._change(Change("load", lines(person_records(rows)), "merge"), self.model.with_people(rows))
+    @rule(rows=st.dictionaries(people, ages, min_size=1, max_size=3), branch=places)
+    def load_merge(self, rows: dict[str, int | None], branch: str) -> None:
+        self._change(
+            Change("load", lines(person_records(rows)), "merge", branch), self._model(branch).with_people(rows)
+        )
 
-    @rule(names=st.sets(firms, min_size=1))
-    def load_overwrite(self, names: set[str]) -> None:
+    @rule(names=st.sets(firms, min_size=1), branch=places)
+    def load_overwrite(self, names: set[str], branch: str) -> None:
         records: list[dict[str, object]] = [{"type": "Company", "data": {"name": name}} for name in sorted(names)]
-        employed = {company for _, company in self.model.works_at}
-        after = self.model.with_only_companies(names) if employed <= names else None
-        self._change(Change("load", lines(records), "overwrite"), after)
+        employed = {company for _, company in self._model(branch).works_at}
+        after = self._model(branch).with_only_companies(names) if employed <= names else None
+        self._change(Change("load", lines(records), "overwrite", branch), after)
+
+    @rule(branch=st.sampled_from(BRANCHES), source=places)
+    def create_a_branch(self, branch: str, source: str) -> None:
+        self._become(Change("create", source, branch=branch), self.state.created(branch, source))
+
+    @rule(branch=st.sampled_from(BRANCHES))
+    def delete_a_branch(self, branch: str) -> None:
+        self._become(Change("delete", "", branch=branch), self.state.deleted(branch))
+
+    @rule()
+    def change_the_schema(self) -> None:
+        # A schema changes only where there is nothing but main.
+        wider = not self.state.wider
+        after = replace(self.state, wider=wider) if list(self.state.branches) == ["main"] else None
+        self._become(Change("schema", WIDER if wider else SCHEMA), after)
 
     # --- what always holds -----------------------------------------------------------------------------------------
 
     @invariant()
     def the_graph_is_the_model(self) -> None:
-        assert read_model(connect(self.root, read_only=True)) == self.model
+        assert read_state(connect(self.root, read_only=True), self.state.sources) == self.state
 
     @invariant()
     def no_operation_is_recorded_twice(self) -> None:
@@ -197,8 +273,8 @@ class RecoveryMachine(RuleBasedStateMachine):
 
 
 RecoveryMachine.TestCase.settings = settings(
-    max_examples=10,
-    stateful_step_count=14,
+    max_examples=14,
+    stateful_step_count=16,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
