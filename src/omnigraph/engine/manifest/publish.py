@@ -47,6 +47,8 @@ COMMIT_WINDOW = 64
 COMMITS_KEPT = 32
 ARCHIVE_EVERY = 8
 """Commits between two tries when the commit table cannot be written, so that trouble there slows few publishes."""
+PAST_STATES = 32
+"""Earlier states kept in memory, for those who ask several questions about one moment of the past."""
 PROBE_SECONDS = 60.0
 """How long after a full look the newest version is found by probing the next number.
 
@@ -74,6 +76,7 @@ class Manifest:
         self.store = store
         self.history = History(self)
         self._cache: dict[str, _Seen] = {}
+        self._past: dict[tuple[str, int, object], ManifestState] = {}
         self._lock = threading.Lock()
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -94,18 +97,34 @@ class Manifest:
         """
         if version is None:
             return Snapshot(self._newest(branch).state, self.store)
+        # A branch deleted and created again may have another state of the same number; its mark is another, too.
+        key = (branch, version, self._mark(branch))
         with self._lock:
             cached = self._cache.get(branch)
-        # A branch deleted and created again may have another state of the same number.
+            past = self._past.get(key)
         if cached is not None and cached.state.version == version and branch == MAIN:
             return Snapshot(cached.state, self.store)
+        if past is None:
+            past = self._read_past(branch, version)
+            self._remember_past(key, past)
+        return Snapshot(past, self.store)
+
+    def _read_past(self, branch: str, version: int) -> ManifestState:
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)
         except StorageError as exc:
             if exc.kind != "not_found":
                 raise
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
-        return Snapshot(self.decode(handle, branch), self.store)
+        return self.decode(handle, branch)
+
+    def _remember_past(self, key: tuple[str, int, object], state: ManifestState) -> None:
+        if key[0] != MAIN and key[2] is None:
+            return
+        with self._lock:
+            if len(self._past) >= PAST_STATES:
+                self._past.pop(next(iter(self._past)))
+            self._past[key] = state
 
     def _newest(self, branch: str) -> _Seen:
         with self._lock:
@@ -161,6 +180,23 @@ class Manifest:
         """Drop what is cached; the next read starts from storage."""
         with self._lock:
             self._cache.clear()
+            self._past.clear()
+
+    def make_current(self) -> None:
+        """Bring main to today's format, which it usually has.
+
+        Raises:
+            FormatError: its format is newer than this release, or contradicts itself.
+        """
+        seen = self._newest(MAIN)
+        if not seen.is_current:
+            self._make_writable(MAIN)
+
+    def _make_writable(self, branch: str) -> _Seen:
+        """Bring a branch to today's format, and take off what would remove versions of it."""
+        migrate(self, branch)
+        self.store.without_removal(self.store.open(layout.MANIFEST, branch=stored_branch(branch)))
+        return self._read_newest(branch)
 
     # --- publishing ------------------------------------------------------------------------------------------------
 
@@ -211,12 +247,6 @@ class Manifest:
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
         )
-
-    def _make_writable(self, branch: str) -> _Seen:
-        """Bring a branch to today's format, and take off what would remove versions of it."""
-        migrate(self, branch)
-        self.store.without_removal(self.store.open(layout.MANIFEST, branch=stored_branch(branch)))
-        return self._read_newest(branch)
 
     def _swap(self, seen: _Seen, after: ManifestState, operation_id: str | None) -> TableHandle:
         """Replace the manifest by its next state, unless anybody else did so first."""

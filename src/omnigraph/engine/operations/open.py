@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from omnigraph.engine.manifest.bootstrap import complete_creation
-from omnigraph.engine.manifest.migrations import migrate
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
 from omnigraph.engine.recovery.contract import load_contract
@@ -29,9 +28,10 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     """
     manifest = Manifest(store)
     try:
-        if not read_only:
-            migrate(manifest)
-        manifest.snapshot()
+        if read_only:
+            manifest.snapshot()
+        else:
+            manifest.make_current()
     except StorageError as exc:
         if exc.kind == "not_found" or not store.exists(layout.MANIFEST):
             raise GraphNotFoundError(

@@ -27,6 +27,8 @@ RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY_DIR = "__recovery"
 WRITERS_DIR = "__writers"
 CACHE_DIR = "_cache"
+BRANCH_REFS = "_refs/branches"
+"""Where Lance keeps the refs of a table, below it."""
 
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -71,7 +73,7 @@ def branch_location(location: str, branch: str | None) -> str:
 
 def branch_ref(path: str, branch: str) -> str:
     """The file by which Lance knows a branch of a table; each creation of a branch writes it anew."""
-    return f"{path}/_refs/branches/{quote(branch, safe='')}.json"
+    return f"{path}/{BRANCH_REFS}/{quote(branch, safe='')}.json"
 
 
 def normalise_root(uri: str | os.PathLike[str]) -> str:

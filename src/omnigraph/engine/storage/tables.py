@@ -21,7 +21,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import branch_location, branch_ref, is_local, join, version_file
+from omnigraph.engine.storage.layout import BRANCH_REFS, branch_location, branch_ref, is_local, join, version_file
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.residual import InlineCommitResidual
 from omnigraph.engine.storage.staged import StagedWrite, as_transaction
@@ -351,6 +351,9 @@ class TableStore:
 
     def _refs(self, path: str) -> dict[str, dict[str, Any]]:
         """The refs as Lance lists them. It reads each one it has seen, so one that is deleted in between is missing."""
+        if not self.objects.exists(f"{path}/{BRANCH_REFS}"):
+            # Opening the head lists all versions, which a table without refs need not pay for.
+            return {}
         dataset = self.open(path).dataset
         for _ in range(REF_LOOKS):
             try:
@@ -399,7 +402,7 @@ class TableStore:
         folder = _folder(handle)
         data = [f"data/{file}" for fragment in handle.fragments() for file in fragment.files]
         self._sync(handle, [file for file in data if os.path.exists(f"{folder}/{file}")])
-        refs = f"{self.location(path)}/_refs/branches"
+        refs = f"{self.location(path)}/{BRANCH_REFS}"
         if os.path.isdir(refs):
             sync_files(entry.path for entry in os.scandir(refs))
 
