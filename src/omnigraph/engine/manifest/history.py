@@ -57,6 +57,7 @@ ACTORS_SCHEMA = pa.schema(
     ]
 )
 ARCHIVE_ATTEMPTS = 5
+FOUND_COMMITS = 1_024
 PAGE = 64
 """Commits read from the commit table at least, when only the newest are wanted."""
 _SEARCHED = 256
@@ -124,6 +125,7 @@ class History:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
+        self._found: dict[CommitId, CommitRecord] = {}
 
     # --- the projection --------------------------------------------------------------------------------------------
 
@@ -340,9 +342,14 @@ class History:
         main = self._manifest.snapshot(MAIN).state.commits
         if wanted in main:
             return main[wanted]
+        if wanted in self._found:
+            return self._found[wanted]
         archived = self._archived(_among([wanted]))
         if wanted in archived:
-            return archived[wanted]
+            if len(self._found) >= FOUND_COMMITS:
+                self._found.clear()
+            # A commit never changes, so it need not be looked for again.
+            return self._found.setdefault(wanted, archived[wanted])
         for branch in self._manifest.branches()[1:]:
             commits = self._manifest.snapshot(branch).state.commits
             if wanted in commits:

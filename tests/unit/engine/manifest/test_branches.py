@@ -123,3 +123,20 @@ def test_a_warm_look_at_a_branch_opens_nothing_and_still_sees_what_others_do(
         manifest.snapshot("team/review")
     _branch(other, "team/review")
     assert manifest.snapshot("team/review").head == manifest.snapshot().head
+
+
+def test_a_second_look_at_the_past_reads_nothing_and_takes_no_branch_for_another(
+    root: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _branch(manifest, "review")
+    _publish(manifest, "review", 2)
+    version = manifest.snapshot("review").version - 1
+    seen = manifest.snapshot("review", version=version)
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest.store, "open", lambda *_, **__: pytest.fail("a second look must not open a table"))
+        assert manifest.snapshot("review", version=version).state is seen.state
+    _drop(manifest, "review")
+    _publish(manifest, "main", 1)
+    _branch(manifest, "review")
+    _publish(manifest, "review", 1)
+    assert manifest.snapshot("review", version=version).head != seen.head
