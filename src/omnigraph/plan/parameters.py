@@ -174,6 +174,15 @@ def _vector(name: str, value: Any, kind: PropertyType) -> tuple[float, ...]:
         raise ParameterError(
             f"param '{name}': expected {kind.dimension} values for Vector({kind.dimension}), got {len(value)}"
         )
+    plain = (
+        value.dtype.kind == "f" and value.ndim == 1 if isinstance(value, np.ndarray) else {*map(type, value)} == {float}
+    )
+    if plain:
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(value, dtype=np.float64).astype(np.float32)
+        if np.isfinite(numbers).all():
+            return tuple(numbers.tolist())
+    # One by one where something is wrong, or may be, so that the message can name it.
     return tuple(_float(name, item, Scalar.F32) for item in value)
 
 
