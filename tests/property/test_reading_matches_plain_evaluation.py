@@ -12,7 +12,7 @@ import pytest
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading import ReadOptions, execute, lookup
 from omnigraph.engine.reading import nodes as nodes_module
-from omnigraph.engine.reading.cache import SHARED
+from omnigraph.engine.storage.cache import SHARED
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.plan import operators as op
 from omnigraph.testing.evaluator import PlainGraph, evaluate

@@ -22,6 +22,8 @@ VISITED_CELLS_MAX = 1 << 26
 
 PAIRS_BLOCK = 1 << 17
 """How many pairs are looked up at a time."""
+FEW_SLOTS_FACTOR = 32
+"""Slots that are fewer than one in this many nodes are looked up one by one."""
 MARKS_PER_SLOT = 16
 MARKS_BITS_MAX = 27
 """At most this many marks, as a power of two: one byte each."""
@@ -107,6 +109,8 @@ def _sort_packed(
 
 def slot_starts(csr: Csr) -> AnyInts:
     """The start of every slot, in slot order."""
+    if len(csr.neighbours) * FEW_SLOTS_FACTOR < csr.node_count:
+        return np.searchsorted(csr.offsets, np.arange(len(csr.neighbours)), side="right") - 1
     return np.repeat(np.arange(csr.node_count, dtype=np.int64), np.diff(csr.offsets))
 
 

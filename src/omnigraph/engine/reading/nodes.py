@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.reading import tables
-from omnigraph.engine.reading.cache import SHARED, ByteCache
 from omnigraph.engine.reading.dictionary import Codes, IdDictionary
 from omnigraph.engine.reading.persist import load_dictionary, save_dictionary
 from omnigraph.engine.reading.tables import FEW_ROWS, Bools, Group, Ints, Part, TableView, append_codes
+from omnigraph.engine.storage.cache import SHARED, ByteCache
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 

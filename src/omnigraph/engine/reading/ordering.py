@@ -24,7 +24,7 @@ from omnigraph.engine.reading.values import as_numpy
 Key = Callable[[npt.NDArray[Any] | None], npt.NDArray[Any]]
 """Sort key: given the rows of interest (None: all), integers that sort ascending as the rows should."""
 RANKS_FROM_DICTIONARY_MIN = 20_000
-FEW_TEXTS = 64
+FEW_TEXTS = 384
 """Up to this many texts are ranked in Python, as starting the vectorised way costs more."""
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from omnigraph.engine.reading.cache import ByteCache
 from omnigraph.engine.reading.derived import KEPT, Bundle, DerivedStore
 from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.reading.kernels import Bools, Csr
 from omnigraph.engine.reading.sketch import Sketch, as_arrays, from_arrays
 from omnigraph.engine.reading.text import TextIndex
+from omnigraph.engine.storage.cache import ByteCache
 from omnigraph.engine.storage.handle import TableHandle
 
 EDGES_MIN = 200_000

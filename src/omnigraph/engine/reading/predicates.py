@@ -72,7 +72,8 @@ class FrameRows:
 
     def fetch(self, reference: PropertyRef) -> pa.Array:
         """A property on each row."""
-        return self.context.view(reference.variable).take(reference.property, self.positions(reference.variable))
+        view, values = self.context.view(reference.variable), self.frame.columns[reference.variable]
+        return view.take(reference.property, view.position_of(values) if isinstance(view, NodeView) else values)
 
 
 @dataclass(frozen=True)

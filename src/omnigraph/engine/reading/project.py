@@ -63,7 +63,7 @@ def column_type(projection: Projection) -> pa.DataType:
 
 def evaluate(context: Context, expression: Expression, frame: Frame, scores: Scores) -> pa.Array:
     """One expression over the rows of a frame."""
-    if expression in scores:
+    if scores and expression in scores:
         return pa.array(scores[expression], pa.float64())
     match expression:
         case PropertyRef():

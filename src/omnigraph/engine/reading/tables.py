@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.reading.cache import SHARED, ByteCache
 from omnigraph.engine.reading.dictionary import IdDictionary
+from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 Ints = npt.NDArray[np.int64]
@@ -228,7 +228,7 @@ class TableView:
         )
 
     def _column_key(self, part: Part, column: str) -> tuple[Any, ...]:
-        return ("column", part.files, self.handle.field_ids.get(column, column))
+        return column_key(part.files, self.handle.field_ids.get(column, column))
 
     def value_codes(self, column: str) -> npt.NDArray[np.int32]:
         """A String column as small integers by position: equal where the texts are, 0 where there is none.

@@ -3,13 +3,14 @@
 A data file never changes, so a column read from it once stays right for ever and for every version that has the file;
 what changes with a version is only which of its rows are deleted, and that is asked for separately. The first search
 of a column compares every value; a column that is searched again gets a sorted index of hashes, after which a search
-costs microseconds whatever the size of the table.
+costs microseconds whatever the size of the table. Columns and indexes are kept in the one cache of the process, where
+queries find the same columns.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,12 +19,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
-CACHE_BYTES = 512 * 1024 * 1024
 INDEX_FROM_SEARCH = 2
 """The search, counted from 1, that builds the index: one-off searches do not pay for it."""
 SMALL_ROWS = 4_096
+NOTE_BYTES = 256
+"""What an entry without an index counts for."""
 _HASH_ROWS = 131_072
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -32,10 +35,9 @@ Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass
-class CachedColumn:
-    """One column of one fragment, every physical row of it."""
+class SearchIndex:
+    """How often one column of one fragment was searched, and the sorted hashes it was given for it."""
 
-    values: pa.Array
     searches: int = 0
     counted_bytes: int = 0
     sorted_hashes: Hashes | None = None
@@ -44,29 +46,42 @@ class CachedColumn:
 
     @property
     def bytes(self) -> int:
-        """Memory held, index included."""
-        index = 0 if self.sorted_hashes is None else 12 * len(self.values)
-        return int(self.values.nbytes) + index
+        """Memory held."""
+        return NOTE_BYTES if self.sorted_hashes is None else NOTE_BYTES + 12 * len(self.sorted_hashes)
+
+
+@dataclass
+class CachedColumn:
+    """One column of one fragment, every physical row of it."""
+
+    values: pa.Array
+    index: SearchIndex = field(default_factory=SearchIndex)
+
+    @property
+    def sorted_hashes(self) -> Hashes | None:
+        """The index, once there is one."""
+        return self.index.sorted_hashes
 
     def find(self, wanted: pa.Array) -> Offsets:
         """Offsets of the rows whose value is among `wanted`, ascending; nulls are never found."""
         rows = len(self.values)
         if rows <= SMALL_ROWS or len(wanted) * 16 > rows:
             return self._compare(wanted)
-        with self.lock:
-            self.searches += 1
-            if self.sorted_hashes is None and self.searches >= INDEX_FROM_SEARCH:
+        index = self.index
+        with index.lock:
+            index.searches += 1
+            if index.sorted_hashes is None and index.searches >= INDEX_FROM_SEARCH:
                 hashes = hash_values(self.values)
                 order = np.argsort(hashes, kind="stable")
-                self.sorted_hashes, self.order = hashes[order], order.astype(np.uint32)
-        if self.sorted_hashes is None or self.order is None:
+                index.sorted_hashes, index.order = hashes[order], order.astype(np.uint32)
+        if index.sorted_hashes is None or index.order is None:
             return self._compare(wanted)
-        sought = hash_values(wanted)
-        left = np.searchsorted(self.sorted_hashes, sought, side="left")
-        right = np.searchsorted(self.sorted_hashes, sought, side="right")
+        places, sought = index.order, hash_values(wanted)
+        left = np.searchsorted(index.sorted_hashes, sought, side="left")
+        right = np.searchsorted(index.sorted_hashes, sought, side="right")
         if (left == right).all():
             return np.empty(0, dtype=np.int64)
-        spans = [self.order[start:end] for start, end in zip(left.tolist(), right.tolist(), strict=True) if end > start]
+        spans = [places[start:end] for start, end in zip(left.tolist(), right.tolist(), strict=True) if end > start]
         candidates = np.unique(np.concatenate(spans)).astype(np.int64)
         same = pc.is_in(self.values.take(pa.array(candidates)), value_set=wanted, skip_nulls=True)
         kept: Offsets = candidates[np.asarray(same)]
@@ -78,29 +93,27 @@ class CachedColumn:
 
 
 class ColumnCache:
-    """The columns this process keeps, bounded by bytes; shared by all graphs, because file names never repeat."""
+    """The columns this process keeps, shared by all graphs, because file names never repeat."""
 
     _shared: ClassVar[ColumnCache | None] = None
     _shared_lock = threading.Lock()
 
-    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
-        self._bytes_max = bytes_max
-        self._columns: OrderedDict[tuple[tuple[str, ...], int], CachedColumn] = OrderedDict()
-        self._bytes = 0
+    def __init__(self, cache: ByteCache | None = None) -> None:
+        self._cache = ByteCache() if cache is None else cache
         self._asked: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
 
     @classmethod
     def shared(cls) -> ColumnCache:
-        """The cache of this process."""
+        """The columns in the cache of this process."""
         with cls._shared_lock:
             if cls._shared is None:
-                cls._shared = cls()
+                cls._shared = cls(SHARED)
             return cls._shared
 
     def holds(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> bool:
         """True when reading the column costs nothing."""
-        return (fragment.files, handle.field_ids[column]) in self._columns
+        return self._cache.get(column_key(fragment.files, handle.field_ids[column])) is not None
 
     def asked(self, path: str, field_id: int) -> int:
         """How often a column was needed that is not held, this time included."""
@@ -110,29 +123,28 @@ class ColumnCache:
 
     def column(self, handle: TableHandle, fragment: FragmentInfo, column: str) -> CachedColumn:
         """The column of a fragment, read if need be."""
-        key = (fragment.files, handle.field_ids[column])
-        with self._lock:
-            found = self._columns.get(key)
-            if found is not None:
-                self._columns.move_to_end(key)
-                self._recount(found)
-                return found
+        field_id = handle.field_ids[column]
+        values = self._cache.get(column_key(fragment.files, field_id))
+        if values is not None:
+            return CachedColumn(values, self._index(fragment, field_id))
         values = handle.read_fragment_columns(fragment, [column]).column(column).combine_chunks()
-        return self.keep(fragment, handle.field_ids[column], values)
+        return self.keep(fragment, field_id, values)
 
     def keep(self, fragment: FragmentInfo, field_id: int, values: pa.Array) -> CachedColumn:
-        """Remember a column, dropping the least recently used ones beyond the bound."""
-        with self._lock:
-            kept = self._columns.setdefault((fragment.files, field_id), CachedColumn(values))
-            self._recount(kept)
-            while self._bytes > self._bytes_max and len(self._columns) > 1:
-                self._bytes -= self._columns.popitem(last=False)[1].counted_bytes
-            return kept
+        """Remember a column; the least recently used ones go beyond the bound."""
+        self._cache.put(column_key(fragment.files, field_id), values, int(values.nbytes))
+        return CachedColumn(values, self._index(fragment, field_id))
 
-    def _recount(self, column: CachedColumn) -> None:
-        """Take account of a column that is new, or has been given an index since it was last looked at."""
-        self._bytes += column.bytes - column.counted_bytes
-        column.counted_bytes = column.bytes
+    def _index(self, fragment: FragmentInfo, field_id: int) -> SearchIndex:
+        """The index of a column, its size taken account of when it has grown since it was last looked at."""
+        key = ("searched", fragment.files, field_id)
+        found: SearchIndex | None = self._cache.get(key)
+        if found is None:
+            found = SearchIndex()
+        if found.counted_bytes != found.bytes:
+            found.counted_bytes = found.bytes
+            self._cache.put(key, found, found.bytes)
+        return found
 
 
 def hash_values(values: pa.Array) -> Hashes:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from omnigraph.engine.reading import ReadOptions, explain_analyze
-from omnigraph.engine.reading.cache import SHARED
+from omnigraph.engine.storage.cache import SHARED
 from omnigraph.errors import InputError, LimitError
 from omnigraph.plan import compile_query
 from omnigraph.plan.results import column_to_json

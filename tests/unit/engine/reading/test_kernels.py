@@ -15,6 +15,7 @@ from omnigraph.engine.reading.kernels import (
     plain_degrees,
     ranges,
     shortest_distances,
+    slot_starts,
 )
 
 
@@ -83,6 +84,13 @@ def test_nodes_without_edges_are_addressable_and_lead_nowhere():
     assert expand_met(csr, np.array([4, 2, 7]), None, anything).tolist() == [0]
     assert expand_met(csr, np.array([7]), None, anything).tolist() == []
     assert expand_met(csr, np.array([0]), np.array([False, True, True]), anything).tolist() == [2]
+
+
+def test_the_starts_of_few_slots_are_those_of_many(monkeypatch):
+    csr = build_csr(np.array([5, 0, 0, 2]), np.array([1, 2, 0, 3]), np.arange(4), node_count=500)
+    assert slot_starts(csr).tolist() == [0, 0, 2, 5]
+    monkeypatch.setattr("omnigraph.engine.reading.kernels.FEW_SLOTS_FACTOR", 0)
+    assert slot_starts(csr).tolist() == [0, 0, 2, 5]
 
 
 def test_edges_too_many_to_be_sorted_as_single_integers_are_sorted_all_the_same():

@@ -6,7 +6,7 @@ import lance
 import pytest
 
 from omnigraph.engine.reading import explain_analyze, explain_order, lookup, nodes, tables
-from omnigraph.engine.reading.cache import SHARED
+from omnigraph.engine.storage.cache import SHARED
 from omnigraph.plan import compile_query
 
 BODY = 'match { $p: Person { key: "p3" } } return { $p.age, $p.bio }'

@@ -5,7 +5,7 @@ import pytest
 
 from omnigraph.engine.reading import nearest, persist
 from omnigraph.engine.reading import tables as tables_module
-from omnigraph.engine.reading.cache import SHARED
+from omnigraph.engine.storage.cache import SHARED
 from omnigraph.graph import create
 
 SCHEMA = """

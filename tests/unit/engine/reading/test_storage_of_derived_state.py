@@ -10,9 +10,9 @@ import pytest
 
 from omnigraph.engine.reading import nodes as nodes_module
 from omnigraph.engine.reading import segments
-from omnigraph.engine.reading.cache import SHARED, ByteCache
 from omnigraph.engine.reading.derived import DerivedStore
 from omnigraph.engine.reading.dictionary import TAIL_MAX, IdDictionary
+from omnigraph.engine.storage.cache import SHARED, ByteCache
 
 PAIRS = "match { $a knows $b } return { $a.key, $b.key } order { $a.key, $b.key }"
 

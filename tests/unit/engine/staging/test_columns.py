@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.engine.reading.tables import TableView
 from omnigraph.engine.staging import columns
 from omnigraph.engine.staging.columns import CachedColumn, hash_values
+from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key
+from omnigraph.engine.storage.handle import FragmentInfo
 
 
 @given(st.lists(st.text(max_size=8)), st.lists(st.text(max_size=8)))
@@ -55,13 +58,40 @@ def test_an_absent_value_is_not_found_by_an_index():
 
 
 def test_the_cache_forgets_the_least_recently_used_beyond_its_bound():
-    cache = columns.ColumnCache(bytes_max=40_000)
-    from omnigraph.engine.storage.handle import FragmentInfo
+    cache = ByteCache(bytes_max=45_000)
+    kept = columns.ColumnCache(cache)
+
+    def fragment(n):
+        return FragmentInfo(n, 1_000, 0, (f"file-{n}",), None)
 
     for n in range(5):
-        fragment = FragmentInfo(n, 1_000, 0, (f"file-{n}",), None)
-        cache.keep(fragment, 0, pa.array(np.arange(1_000) + n))
-    assert len(cache._columns) == 5
-    cache.keep(FragmentInfo(9, 1_000, 0, ("file-9",), None), 0, pa.array(np.arange(1_000)))
-    assert (("file-0",), 0) not in cache._columns
-    assert (("file-9",), 0) in cache._columns
+        kept.keep(fragment(n), 0, pa.array(np.arange(1_000) + n))
+    assert all(cache.get(column_key((f"file-{n}",), 0)) is not None for n in range(5))
+    kept.keep(fragment(9), 0, pa.array(np.arange(1_000)))
+    assert cache.get(column_key(("file-0",), 0)) is None
+    assert cache.get(column_key(("file-9",), 0)) is not None
+    assert cache.use().bytes <= 45_000
+
+
+def test_an_index_counts_for_its_bytes_and_outlives_a_single_search():
+    cache = ByteCache()
+    kept = columns.ColumnCache(cache)
+    large = FragmentInfo(1, 10_000, 0, ("large",), None)
+    values = pa.array([f"k{n}" for n in range(10_000)])
+    kept.keep(large, 0, values)
+    before = cache.use().bytes
+    for _ in range(3):
+        assert kept.keep(large, 0, values).find(pa.array(["k77"])).tolist() == [77]
+    assert kept.keep(large, 0, values).sorted_hashes is not None
+    assert cache.use().bytes == before + 12 * 10_000
+
+
+def test_a_column_that_a_query_read_is_not_read_again_by_a_write(harbour):
+    snapshot = harbour.context.manifest.snapshot()
+    handle = snapshot.open("node:Berth")
+    SHARED.clear()
+    view = TableView(handle)
+    for group in view.groups:
+        for fragment in group.fragments:
+            view.chunk(fragment, "id")
+    assert all(columns.ColumnCache.shared().holds(handle, fragment, "id") for fragment in handle.fragments())

@@ -103,4 +103,9 @@ class ByteCache:
 
 
 SHARED = ByteCache()
-"""The one cache of the process; every graph and snapshot in it shares the bound."""
+"""The one cache of the process; every graph, snapshot, reader and writer in it shares the bound."""
+
+
+def column_key(files: tuple[str, ...], field: Hashable) -> tuple[Hashable, ...]:
+    """The key of a whole column of some data files, so that whoever reads it, reads it for all."""
+    return ("column", files, field)
