@@ -41,11 +41,6 @@ class Groups:
     def __len__(self) -> int:
         return len(self.first)
 
-    @property
-    def representatives(self) -> Frame:
-        """One row of each group, for the values all its rows share."""
-        return self.frame.take(self.first)
-
     def counts(self, mask: npt.NDArray[np.bool_] | None = None) -> Ints:
         """How many rows each group has, or those a mask selects."""
         weights = self.frame.weights

@@ -32,11 +32,6 @@ class Frame:
     def __len__(self) -> int:
         return self.length
 
-    @property
-    def variables(self) -> frozenset[str]:
-        """The bound variables."""
-        return frozenset(self.columns)
-
     def take(self, index: npt.NDArray[Any]) -> Frame:
         """The rows at the given indices, in that order."""
         columns = {name: column[index] for name, column in self.columns.items()}

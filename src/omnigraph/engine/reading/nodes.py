@@ -155,14 +155,6 @@ class NodeView(TableView):
             return np.asarray(self.positions[codes] >= 0)
         return inside & (self.positions[np.where(inside, codes, 0)] >= 0)
 
-    def lookup(self, entity_id: str) -> int:
-        """The code of a node of this version, or -1."""
-        positions = self.positions
-        code = self.dictionary.code(entity_id)
-        if code < 0 or code >= len(positions) or positions[code] < 0:
-            return -1
-        return code
-
 
 def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:
     """An id column of a fragment or group as codes; made once per data file and dictionary."""
