@@ -23,7 +23,7 @@ from omnigraph.pipeline.session import obtain_session
 PARTITIONS = 8
 FAILING, HANGING = 1, 2
 HANG_SECONDS = 120.0
-BATCHES_BEFORE = 5
+BATCHES_BEFORE = 4
 """More than what lies in buffers between here and the process that writes."""
 
 Batches = Iterator[pa.RecordBatch]

@@ -18,10 +18,10 @@ from tests.spark.standalone import Cluster, end_tree, standalone_cluster
 
 from omnigraph.graph import Graph, connect, create
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cluster")]
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
-ROWS = 160_000
+ROWS = 120_000
 WAIT_SECONDS = 240
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 

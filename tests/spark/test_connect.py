@@ -58,7 +58,6 @@ def server(tmp_path: Path) -> Iterator[str]:
         process.wait(30)
 
 
-@pytest.mark.spark
 @pytest.mark.long
 def test_everything_works_through_spark_connect(server: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SPARK_REMOTE": server, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}

@@ -95,6 +95,27 @@ def test_parquet_csv_arrow_and_frames_load_per_type_with_a_mapping(graph: Graph,
     assert load(graph, lines).rows == {"node:Person": 1}
 
 
+def test_locations_only_spark_can_read_are_left_to_it(graph: Graph, tmp_path: Path, spark: Any) -> None:
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.viewfs.mounttable.default.link./in", f"file://{tmp_path}/in")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_lines(folder / "a.jsonl", person("a"), city(1))
+    (folder / "p.csv").write_text('name,age,tags\n"b",7,"[""x"",""y""]"\n"c\nd",,\n')
+    pq.write_table(pa.table({"from": ["a"], "to": ["b"]}), folder / "k.parquet")
+    result = graph.load("viewfs:///in/*.jsonl")
+    assert (result.engine, result.rows) == ("spark", {"node:City": 1, "node:Person": 1})
+    graph.load({"Person": "viewfs:///in/p.csv", "Knows": ["viewfs:///in/k.parquet"]})
+    found = [(row["id"], row["age"], row["tags"]) for row in rows(graph, "node:Person")]
+    assert found == [("a", None, None), ("b", 7, ["x", "y"]), ("c\nd", None, None)]
+    assert len(rows(graph, "edge:Knows")) == 1
+    (folder / "bad.jsonl").write_text("{")
+    with pytest.raises(ConstraintError, match=r"bad\.jsonl: row 1: not JSON"):
+        graph.load("viewfs:///in/bad.jsonl")
+    with pytest.raises(InputError, match=r"only Spark may know how to read viewfs:///in/a\.jsonl"):
+        graph.load("viewfs:///in/a.jsonl", engine="local")
+
+
 def test_overwrite_replaces_the_tables_it_names_and_no_others(graph: Graph, tmp_path: Path, spark: Any) -> None:
     load(
         graph,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 DRIVER = Path(__file__).with_name("vectors_driver.py")
 SMALL, LARGE = 12_000, 36_000

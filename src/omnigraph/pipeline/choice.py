@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.pipeline.files import FileFormat, InputFile, find_files
+from omnigraph.pipeline.files import FileFormat, InputFile, find_files, only_spark_reads
 from omnigraph.pipeline.memory import machine_memory_mb
 from omnigraph.pipeline.sources import input_paths, is_frame
 
@@ -48,6 +48,9 @@ def choose_engine(source: Any, *, spark_running: bool = False) -> EngineChoice:
     parts = list(source.values()) if isinstance(source, Mapping) else [source]
     if any(is_frame(part) for part in parts):
         return EngineChoice("spark", "the input is a Spark DataFrame")
+    foreign = [os.fspath(p) for part in parts for p in input_paths(part) or () if only_spark_reads(os.fspath(p))]
+    if foreign:
+        return EngineChoice("spark", f"only Spark may know how to read {foreign[0]}")
     return choose_by_size(
         sum(_size(part) for part in parts) / 2**20,
         cores=os.cpu_count() or 1,

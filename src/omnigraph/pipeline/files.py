@@ -29,6 +29,7 @@ LINE_BYTES_MAX = 32 << 20
 CHUNK = 1 << 20
 _BLANK_LINES = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
 _GLOB = re.compile(r"[*?\[]")
+_ARROW_SCHEMES = frozenset({"file", "s3", "gs", "gcs", "abfs", "abfss"})
 _URI_GLOB = re.compile(r"[*\[]")
 
 
@@ -122,6 +123,16 @@ def find_files(source: str | os.PathLike[str], *, default: FileFormat = FileForm
 def is_uri(path: str) -> bool:
     """True for a location that names its filesystem."""
     return "://" in path
+
+
+def only_spark_reads(path: str) -> bool:
+    """True for a location on a filesystem that Arrow does not know, so that only a Spark session may."""
+    return is_uri(path) and path.partition("://")[0].lower() not in _ARROW_SCHEMES
+
+
+def format_of(path: str, default: FileFormat) -> FileFormat:
+    """What a file holds, by its name."""
+    return _describe(path, 0, default).format
 
 
 def is_glob(path: str) -> bool:

@@ -40,7 +40,7 @@ from omnigraph.pipeline.moving import copied
 from omnigraph.pipeline.progress import Listener, Phases, is_remote
 from omnigraph.pipeline.quick import QuickChecks
 from omnigraph.pipeline.session import obtain_session, parallelism
-from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, pack, resolve
+from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, SparkFiles, pack, resolve
 from omnigraph.pipeline.stage import (
     PROBLEMS_PER_TASK,
     SchemaText,
@@ -311,7 +311,9 @@ def _stage_merge(store: TableStore, source: Target, prepared: Prepared, base: Ta
 
 
 def _as_frame(session: SparkSession, frame: Frame) -> DataFrame:
-    """The DataFrame of a frame; an Arrow table becomes one, in types Spark can hold."""
+    """The DataFrame of a frame; an Arrow table becomes one, in types Spark can hold, and so do files Spark reads."""
+    if isinstance(frame.data, SparkFiles):
+        return frame.data.read(session)
     if isinstance(frame.data, pa.Table):
         return session.createDataFrame(to_spark(frame.data))
     return frame.data

@@ -22,7 +22,7 @@ from omnigraph.ids import TableKey
 from omnigraph.pipeline.blame import Locator, refuse, short_name
 from omnigraph.pipeline.files import find_files, is_glob, is_uri
 from omnigraph.pipeline.shape import Shaped, shape_columns, shape_feed
-from omnigraph.pipeline.sources import ColumnMap, Inputs, input_paths, resolve
+from omnigraph.pipeline.sources import ColumnMap, Inputs, SparkFiles, input_paths, resolve
 from omnigraph.pipeline.stage import InputProblem
 
 Watch = Callable[[str, int], None]
@@ -96,6 +96,8 @@ def _shaped(inputs: Inputs, catalog: Catalog) -> Iterator[tuple[int, str, Shaped
                 _shift(shaped, piece_lines, piece_records)
             yield number, short_name(feed.name), shaped
     for number, frame in enumerate(inputs.frames, len(inputs.feeds)):
+        if isinstance(frame.data, SparkFiles):
+            raise InputError(f"only Spark may know how to read {frame.name}: load it with engine 'spark' or 'auto'")
         if not isinstance(frame.data, pa.Table) or frame.table_key is None:
             raise InputError("a Spark DataFrame is loaded with engine 'spark' or 'auto'")
         yield number, frame.name, shape_columns(catalog.tables[frame.table_key], frame.data, frame.columns)

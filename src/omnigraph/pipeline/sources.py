@@ -18,10 +18,19 @@ from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
 from omnigraph.pipeline.csvs import cut_csv
-from omnigraph.pipeline.files import PIECE_BYTES, FileFormat, InputFile, Piece, cut, find_files
+from omnigraph.pipeline.files import (
+    PIECE_BYTES,
+    FileFormat,
+    InputFile,
+    Piece,
+    cut,
+    find_files,
+    format_of,
+    only_spark_reads,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ColumnMap = Mapping[str, str]
 """Property (or `id`, `from`, `to`) to the column that holds it."""
@@ -45,13 +54,34 @@ class Feed:
 
 
 @dataclass(frozen=True)
+class SparkFiles:
+    """Files at a location that only a Spark session may know how to read."""
+
+    uri: str
+    format: FileFormat
+
+    def read(self, session: SparkSession) -> DataFrame:
+        """Their rows; JSON lines and CSV as texts."""
+        if self.format is FileFormat.JSONL:
+            return session.read.text(self.uri)
+        if self.format is FileFormat.CSV:
+            return session.read.csv(self.uri, header=True, multiLine=True, escape='"')
+        return session.read.parquet(self.uri)
+
+
+@dataclass(frozen=True)
 class Frame:
     """A DataFrame or Arrow table of one type, or of JSON lines when `table_key` is None."""
 
-    data: DataFrame | pa.Table
+    data: DataFrame | pa.Table | SparkFiles
     table_key: TableKey | None
     columns: ColumnMap = field(default_factory=dict)
     name: str = "the DataFrame"
+
+    @property
+    def holds_texts(self) -> bool:
+        """True when every value has to be read from its text."""
+        return isinstance(self.data, SparkFiles) and self.data.format is FileFormat.CSV
 
 
 @dataclass(frozen=True)
@@ -110,15 +140,22 @@ def resolve(
             if is_frame(data) or isinstance(data, pa.Table):
                 frames.append(Frame(data, key, maps.get(key, {}), f"the data of {name}"))
             else:
-                found = [file for path in _paths(data) for file in find_files(path, default=FileFormat.PARQUET)]
+                paths, elsewhere = _told_apart(data, FileFormat.PARQUET)
+                frames += [
+                    Frame(_of_one_type(files, str(name)), key, maps.get(key, {}), files.uri) for files in elsewhere
+                ]
+                found = [file for path in paths for file in find_files(path, default=FileFormat.PARQUET)]
                 feeds += [Feed(piece, key, maps.get(key, {})) for file in found for piece in _pieces(file, piece_bytes)]
         return Inputs(tuple(feeds), tuple(frames))
     if is_frame(source):
         return Inputs(frames=(_lines_frame(source),))
-    files = [file for path in _paths(source) for file in find_files(path)]
-    for file in files:
+    paths, elsewhere = _told_apart(source, FileFormat.JSONL)
+    files = [file for path in paths for file in find_files(path)]
+    everything: list[InputFile | SparkFiles] = [*files, *elsewhere]
+    for file in everything:
         _require_lines(file)
-    return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, piece_bytes)))
+    lines = tuple(Frame(each, None, name=each.uri) for each in elsewhere)
+    return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, piece_bytes)), lines)
 
 
 def _pieces(file: InputFile, piece_bytes: int) -> list[Piece]:
@@ -205,7 +242,21 @@ def _paths(source: Any) -> Iterable[str | os.PathLike[str]]:
     )
 
 
-def _require_lines(file: InputFile) -> None:
+def _told_apart(source: Any, default: FileFormat) -> tuple[list[str | os.PathLike[str]], list[SparkFiles]]:
+    """The paths this program reads itself, and those it leaves to Spark."""
+    paths = list(_paths(source))
+    left = [path for path in paths if only_spark_reads(os.fspath(path))]
+    files = [SparkFiles(os.fspath(path), format_of(os.fspath(path), default)) for path in left]
+    return [path for path in paths if path not in left], files
+
+
+def _of_one_type(files: SparkFiles, name: str) -> SparkFiles:
+    if files.format is FileFormat.JSONL:
+        raise InputError(f"{files.uri} holds lines that name their types themselves: give it without '{name}'")
+    return files
+
+
+def _require_lines(file: InputFile | SparkFiles) -> None:
     if file.format is not FileFormat.JSONL:
         raise InputError(
             f"{file.uri} holds rows of one type and does not say which: give a mapping such as"

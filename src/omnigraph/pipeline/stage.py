@@ -163,14 +163,14 @@ def stage_frame(
     plan: StagePlan, source: int, frame: Frame, data: DataFrame, count: Callable[[int], None], *, first_task: int = 0
 ) -> list[Any]:
     """Run one task per partition of a DataFrame, numbered from `first_task`; returns the reports."""
-    key, columns = frame.table_key, frame.columns
+    key, columns, texts = frame.table_key, frame.columns, frame.holds_texts
 
     def run(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         task = first_task + (context.partitionId() if context else 0)
-        yield _run_task(plan, task, _shape_batches(plan, source, key, columns, batches), count)
+        yield _run_task(plan, task, _shape_batches(plan, source, key, columns, batches, from_text=texts), count)
 
     reports: list[Any] = data.mapInArrow(run, _REPORT_DDL).collect()
     return reports
@@ -218,7 +218,13 @@ def gather(reports: Iterable[Any]) -> StageOutcome:
 
 
 def _shape_batches(
-    plan: StagePlan, source: int, key: TableKey | None, columns: ColumnMap, batches: Batches
+    plan: StagePlan,
+    source: int,
+    key: TableKey | None,
+    columns: ColumnMap,
+    batches: Batches,
+    *,
+    from_text: bool = False,
 ) -> Iterator[tuple[int, Shaped]]:
     """Rows that arrive as Arrow batches; their numbers count within the partition."""
     row = 0
@@ -230,7 +236,8 @@ def _shape_batches(
             lines = [text for text in table[LINES_COLUMN].to_pylist() if text is not None]
             yield source, shape_lines("\n".join(lines).encode(), plan.catalog, lines_before=row, records_before=row)
         else:
-            yield source, shape_columns(plan.catalog.tables[key], table, columns, first_row=row)
+            entity = plan.catalog.tables[key]
+            yield source, shape_columns(entity, table, columns, first_row=row, from_text=from_text)
         row += batch.num_rows
 
 
