@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
 from typing import Any, overload
 
+from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
@@ -33,6 +33,7 @@ from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.operations.optimize import OptimizeReport, optimize
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.repair import RepairReport, repair
+from omnigraph.engine.operations.texts import read_query, read_schema
 from omnigraph.engine.operations.verify import VerifyReport, verify
 from omnigraph.engine.reading import ReadOptions, execute, explain_analyze, explain_order
 from omnigraph.engine.reading.context import EmbedsText
@@ -40,6 +41,8 @@ from omnigraph.engine.recovery import Intent, heal
 from omnigraph.engine.recovery.contract import load_contract
 from omnigraph.engine.recovery.schema_lock import force_unlock
 from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.external import ExternalBlobs
+from omnigraph.engine.staging.lenient import read_leniently
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability, durability_of
 from omnigraph.engine.storage.layout import normalise_root
@@ -65,8 +68,11 @@ def create(
     force: bool = False,
     durability: str = "fast",
     embedding: EmbeddingConfig | None = None,
+    external_blobs: Sequence[str] | None = None,
 ) -> Graph:
     """Create an empty graph and open it. `schema` is the text of a schema, or the path of a `.pg` file.
+
+    The other arguments are those of `connect`.
 
     Raises:
         AlreadyExistsError: the location holds a graph.
@@ -74,48 +80,34 @@ def create(
     """
     store = TableStore.at(normalise_root(uri), durability=_durability(durability))
     create_graph(store, read_schema(schema), force=force)
-    return Graph(open_graph(store), embedder=make_embedder(embedding))
+    return Graph(_trusting(open_graph(store), external_blobs), embedder=make_embedder(embedding))
 
 
 def connect(
-    uri: Location, *, read_only: bool = False, durability: str = "fast", embedding: EmbeddingConfig | None = None
+    uri: Location,
+    *,
+    read_only: bool = False,
+    durability: str = "fast",
+    embedding: EmbeddingConfig | None = None,
+    external_blobs: Sequence[str] | None = None,
 ) -> Graph:
     """Open the graph at a path, a `file://` URI or an `s3://` URI.
 
     `durability` says what an acknowledged write survives: `fast` a killed process, `full` a power cut as well.
     `embedding` names the provider for texts given to `nearest`; by default a small model inside the process.
+    `external_blobs` are the bases that URIs given as blobs must lie under; without it any URI is kept as it is.
 
     Raises:
         GraphNotFoundError: there is none.
         FormatError: it was written by a newer release.
     """
     store = TableStore.at(normalise_root(uri), durability=_durability(durability), read_only=read_only)
-    return Graph(open_graph(store, read_only=read_only), embedder=make_embedder(embedding))
+    context = open_graph(store, read_only=read_only)
+    return Graph(_trusting(context, external_blobs), embedder=make_embedder(embedding))
 
 
-def read_schema(schema: str | os.PathLike[str]) -> str:
-    """The text of a schema given as text or as the path of a file.
-
-    A `Path` is always a file. A string is a file when it ends in `.pg` on one line, else it is the schema itself.
-    """
-    return _text_of(schema, ".pg", "schema")
-
-
-def read_query(source: str | os.PathLike[str]) -> str:
-    """The text of a query given as text or as the path of a `.gq` file, by the rule of `read_schema`."""
-    return _text_of(source, ".gq", "query")
-
-
-def _text_of(source: str | os.PathLike[str], suffix: str, what: str) -> str:
-    if isinstance(source, str) and ("\n" in source or not source.strip().endswith(suffix)):
-        return source
-    path = Path(source)
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as exc:
-        raise InputError(f"'{path}' is not UTF-8 text: {exc}") from exc
-    except OSError as exc:
-        raise InputError(f"the {what} file '{path}' cannot be read: {exc.strerror}") from exc
+def _trusting(context: GraphContext, bases: Sequence[str] | None) -> GraphContext:
+    return context if bases is None else replace(context, external_blobs=ExternalBlobs(tuple(bases)))
 
 
 def _durability(name: str) -> Durability:
@@ -165,7 +157,7 @@ class Graph:
         if fingerprint != self._contract:
             source, catalog = load_contract(self._context.store, self._context.manifest)
             old = self._context
-            self._context = GraphContext(old.store, old.manifest, catalog, source, old.read_only)
+            self._context = replace(old, catalog=catalog, schema_source=source)
             self._contract = fingerprint
         return self._context
 
@@ -194,6 +186,7 @@ class Graph:
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
         durability: str = "full",
+        lenient: bool = False,
     ) -> LoadResult:
         """Load data of any size as one commit, or nothing at all.
 
@@ -202,7 +195,8 @@ class Graph:
         `overwrite` (the types in the source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
         decides by size. `columns` maps properties to columns by type; `progress` hears how far the load is;
         `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs. A load survives a
-        power cut once it is acknowledged; `durability="fast"` leaves syncing to the operating system.
+        power cut once it is acknowledged; `durability="fast"` leaves syncing to the operating system. `lenient` takes
+        one file of JSON as earlier releases wrote it: spread objects, unknown fields, ids that spell a key otherwise.
 
         Raises:
             ConstraintError: the data breaks a rule of the schema; nothing changed.
@@ -210,6 +204,8 @@ class Graph:
             ConflictError: another write came in between; nothing changed.
         """
         context = self.context
+        if lenient:
+            source, engine = read_leniently(source, context.catalog, here=engine != "spark"), "local"
         chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
         with durability_of(_durability(durability)):
             if chosen == "local":
@@ -217,6 +213,8 @@ class Graph:
                 watch = pipeline.local_listener(progress)
                 source = pipeline.local_source(source, context.catalog, columns=columns, watch=watch)
                 result = load(context, source, mode=mode, branch=branch, actor=actor, progress=watch)
+            elif context.external_blobs.bases is not None and any(map(blob_columns, context.catalog.tables.values())):
+                raise InputError("loads on Spark do not check the places blobs refer to: load with engine='local'")
             else:
                 result = import_module(_PIPELINE).run_job(
                     context,

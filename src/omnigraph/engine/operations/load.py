@@ -63,11 +63,16 @@ def load(
     watched.rows = sum(table.num_rows for table in rows.tables.values())
     request.cancellation.check()
     _check_input(context, rows, mode)
+    keeps = mode is LoadMode.OVERWRITE
+    tables = {
+        key: context.external_blobs.admit(context.catalog.tables[key], table, keeps_references=keeps)
+        for key, table in sorted(rows.tables.items())
+    }
     parsed = time.perf_counter()
     watched.enter("write")
 
     def prepare(transaction: Transaction) -> None:
-        for key, table in sorted(rows.tables.items()):
+        for key, table in tables.items():
             entity = context.catalog.tables[key]
             if mode is LoadMode.OVERWRITE:
                 transaction.replace(entity, table)

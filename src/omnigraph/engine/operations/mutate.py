@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.types import Scalar
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import MutationResult
 from omnigraph.engine.recovery.intent import WriterKind
@@ -22,6 +23,7 @@ from omnigraph.engine.staging.assign import assigned
 from omnigraph.engine.staging.cancellation import Cancellation
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.entities import Entity, assemble
+from omnigraph.engine.staging.external import ExternalBlobs
 from omnigraph.engine.staging.rows import Under, WriteKind
 from omnigraph.engine.staging.selection import Found, find_committed, find_pending, read_rows
 from omnigraph.engine.staging.transaction import Transaction, WriteLimits, WriteRequest
@@ -77,7 +79,7 @@ def mutate(
     now = _now()
 
     def prepare(transaction: Transaction) -> _Mutation:
-        mutation = _Mutation(transaction, parameters, now)
+        mutation = _Mutation(transaction, parameters, now, context.external_blobs)
         for statement in plan.statements:
             request.cancellation.check()
             mutation.run(statement)
@@ -119,6 +121,7 @@ class _Mutation:
     transaction: Transaction
     parameters: Mapping[str, Any]
     now: datetime
+    external_blobs: ExternalBlobs
     affected_nodes: int = 0
     affected_edges: int = 0
 
@@ -145,10 +148,14 @@ class _Mutation:
         raise TypeError(f"unexpected value {value!r}")
 
     def _columns(self, entity: Entity, assignments: tuple[Assignment, ...], rows: int = 1) -> dict[str, pa.Array]:
-        return {
-            each.property: assigned(entity, entity.properties[each.property], self._value(each.value), rows)
-            for each in assignments
-        }
+        return {each.property: self._column(entity, each, rows) for each in assignments}
+
+    def _column(self, entity: Entity, assignment: Assignment, rows: int) -> pa.Array:
+        prop = entity.properties[assignment.property]
+        column = assigned(entity, prop, self._value(assignment.value), rows)
+        if prop.type.scalar is Scalar.BLOB:
+            column = self.external_blobs.admit_column(column, f"{entity.name}.{prop.name}", keeps_references=False)
+        return column
 
     # --- inserts and updates -----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from omnigraph.catalog.model import Catalog
@@ -10,6 +10,7 @@ from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.manifest.schemas import schema_of
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import IntentStore, RecoveryContext
+from omnigraph.engine.staging.external import ExternalBlobs
 from omnigraph.engine.storage.tables import TableStore
 
 
@@ -25,6 +26,7 @@ class GraphContext:
     catalog: Catalog
     schema_source: str
     read_only: bool = False
+    external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
 
     @property
     def root(self) -> str:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import obstore
 from obstore.exceptions import AlreadyExistsError as ObjectExists
@@ -307,3 +308,20 @@ class ObjectStore:
                 return
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"deleting {path}") from exc
+
+
+def read_uri(uri: str) -> bytes:
+    """The bytes of one object outside any graph, by its `file://` or `s3://` URI.
+
+    Raises:
+        StorageError: there is none, or it cannot be read.
+    """
+    parts = urlparse(uri)
+    try:
+        if parts.scheme == "file":
+            with open(unquote(parts.path), "rb") as file:
+                return file.read()
+        store = from_url(f"{parts.scheme}://{parts.netloc}")
+        return bytes(obstore.get(store, parts.path.lstrip("/")).bytes())
+    except (BaseError, OSError, ValueError) as exc:
+        raise _failed(exc, f"reading {parts.path}") from exc
