@@ -27,6 +27,8 @@ from tests.substrate.lance_tables import (
     upsert,
 )
 
+from omnigraph.engine.storage.handle import file_name
+
 
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
@@ -104,7 +106,7 @@ def test_s5_staging_moves_no_head_and_a_dropped_stage_leaves_no_trace(uri: str) 
     fresh = lance.dataset(uri)
     assert fresh.version == table.version
     assert identities(fresh) == before
-    assert fresh.list_indices() == []
+    assert fresh.describe_indices() == []
 
 
 def test_s6_a_staged_merge_keeps_its_key_filter_not(uri: str) -> None:
@@ -216,12 +218,50 @@ def test_s13_row_versions_are_kept_by_merge_and_compaction_and_can_be_filtered(u
     assert sorted(changed["id"].to_pylist()) == ["b", "c"]
 
 
+def test_s13_a_rewrite_keeps_row_versions_under_new_numbers_also_of_rows_an_index_covers(uri: str) -> None:
+    table = make(uri, ["a", "b"], ["c"], ["d"])
+    index = table.create_index_uncommitted("id", "BTREE", name="id_idx", fragment_ids=[0, 1, 2])
+    table = commit(table, Transaction(table.version, LanceOperation.CreateIndex([index], [])))
+    before = identities(table)
+    done = [task.execute(table) for task in Compaction.plan(table, {"target_rows_per_fragment": 100}).tasks]
+    groups = [LanceOperation.RewriteGroup(each.original_fragments, each.new_fragments) for each in done]
+    after = commit(table, Transaction(table.version, LanceOperation.Rewrite(groups, [])))
+    assert {fragment.fragment_id for fragment in after.get_fragments()}.isdisjoint({0, 1, 2})
+    assert identities(after) == before
+    for key in "abcd":
+        assert after.to_table(columns=["id"], filter=f"id = '{key}'")["id"].to_pylist() == [key]
+
+
+def test_s16_removal_of_versions_inside_commits_ends_with_the_settings(tmp_path: Path) -> None:
+    table = lance.write_dataset(
+        pa.table({"id": ["a"]}), str(tmp_path / "t"), auto_cleanup_options={"interval": 1, "older_than_seconds": 0}
+    )
+    table.insert(pa.table({"id": ["b"]}))
+    table = lance.dataset(str(tmp_path / "t"))
+    table.insert(pa.table({"id": ["c"]}))
+    table = lance.dataset(str(tmp_path / "t"))
+    kept = {ref["version"] for ref in table.version_refs()}
+    assert 1 not in kept
+    gone = LanceOperation.UpdateMap({name: None for name in table.config() if name.startswith("lance.auto_cleanup.")})
+    table = commit(table, Transaction(table.version, LanceOperation.UpdateConfig(config_updates=gone)))
+    table.insert(pa.table({"id": ["d"]}))
+    assert {ref["version"] for ref in lance.dataset(str(tmp_path / "t")).version_refs()} > kept
+
+
+def test_the_name_of_a_data_file_is_behind_its_public_property(uri: str) -> None:
+    [file] = make(uri, ["a"]).get_fragments()[0].metadata.files
+    assert file_name(file) == str(file.path)
+
+
 def test_s14_an_index_names_its_fragments_and_scans_stay_complete(uri: str) -> None:
     table = make(uri, ["a", "b"], ["c"])
     index = table.create_index_uncommitted("id", "BTREE", name="id_idx", fragment_ids=[0])
     table = commit(table, Transaction(table.version, LanceOperation.CreateIndex([index], [])))
-    [found] = table.list_indices()
-    assert set(found["fragment_ids"]) == {0}
+    [found] = table.describe_indices()
+    [segment] = found.segments
+    assert (found.name, found.index_type, list(found.field_names)) == ("id_idx", "BTree", ["id"])
+    assert set(segment.fragment_ids) == {0}
+    assert segment.dataset_version_at_last_update == 2
     for key in "abc":
         assert table.to_table(columns=["id"], filter=f"id = '{key}'")["id"].to_pylist() == [key]
 

@@ -129,7 +129,7 @@ def test_a_fence_keeps_index_coverage_row_ids_and_row_versions(uri: str) -> None
     before = identities(table)
     after = commit(table, _fence_alone(table))
     assert identities(after) == before
-    assert set(after.list_indices()[0]["fragment_ids"]) == {0, 1}
+    assert set(after.describe_indices()[0].segments[0].fragment_ids) == {0, 1}
 
 
 def test_retries_of_zero_are_not_compare_and_swap_except_for_an_overwrite(uri: str) -> None:
