@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.crash.driver import Jvm, SparkLoad
 from tests.crash.everywhere import Record, crash_everywhere
+from tests.crash.test_reclaiming import clean, data_files
 from tests.crash.writes import CHANGED, PEOPLE, WHOLE
 
 from omnigraph import failpoints
@@ -86,3 +87,19 @@ def test_a_load_on_spark_survives_the_death_of_driver_and_jvm_together(seeded: P
     assert crash_at_failpoint(write, root, plan, timeout_seconds=300)
     check_recovered(root, (before,))
     assert len(audit.rows(connect(root).context.store)) == 1
+
+
+@pytest.mark.parametrize("mode", DATA)
+def test_what_executors_wrote_for_a_driver_that_was_killed_is_reclaimed_at_once(
+    mode: str, spark: Any, seeded: Path, scratch: Path
+) -> None:
+    graph = connect(copy_graph(seeded, scratch / "graph"))
+    before, content = data_files(graph), content_of(graph)
+    write = SparkLoad(source_of(scratch, mode), mode, Jvm.of(spark))
+    assert crash_at_failpoint(write, graph.uri, f"{failpoints.MUTATION_POST_STAGE}=exit")
+    left = data_files(graph) - before
+    assert left
+    assert clean(graph) == len(left)
+    assert data_files(graph) == before
+    check_recovered(graph.uri, (content,))
+    write.run(graph.uri)
