@@ -14,7 +14,7 @@ import numpy.typing as npt
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.persist import TEXT_ROWS_MIN, load_text_index, save_text_index
-from omnigraph.engine.reading.tables import Group, TableView
+from omnigraph.engine.reading.tables import Group, Part, TableView
 from omnigraph.engine.reading.text import TextIndex, analyse, build_text_index, within_distance
 from omnigraph.errors import InputError, InternalError
 from omnigraph.plan.operators import Bm25, TextFunction, TextMatch, Value
@@ -25,22 +25,19 @@ FUZZY_DISTANCE = 2
 
 
 def text_index(view: TableView, group: Group, column: str) -> TextIndex:
-    """The text index of one column of one group, made once per data file."""
+    """The text index of one column of one group, made once per data file and added to when a group grows."""
     field_id = view.handle.field_ids.get(column, column)
-    key = ("text", group.files, field_id)
-    found = view.cache.get(key)
-    if found is not None:
-        return found  # type: ignore[no-any-return]
-    made = None
-    is_large = group.physical_rows >= TEXT_ROWS_MIN
-    if is_large:
-        made = load_text_index(view.handle, group.files, field_id)
-    if made is None:
-        made = build_text_index(view.chunk(group, column))
-        if is_large:
-            save_text_index(view.handle, group.files, field_id, made)
-    view.cache.put(key, made, made.nbytes)
-    return made
+
+    def make(part: Part) -> TextIndex:
+        large = part.physical_rows >= TEXT_ROWS_MIN
+        made = load_text_index(view.handle, part.files, field_id) if large else None
+        if made is None:
+            made = build_text_index(view.chunk(part, column))
+            if large:
+                save_text_index(view.handle, part.files, field_id, made)
+        return made
+
+    return view.derived(group, lambda part: ("text", part.files, field_id), make, TextIndex.followed_by)
 
 
 # --- Bool functions ---------------------------------------------------------------------------------------------------
@@ -126,14 +123,13 @@ def _text_statistics(view: TableView, column: str, indexes: list[TextIndex]) -> 
     memo = view.handle.memo.setdefault("text statistics", {})
     if column not in memo:
         documents = tokens = 0
-        for start, index in zip(view.group_starts, indexes, strict=False):
-            if view.all_live:
-                documents += int(np.count_nonzero(index.valid))
-                tokens += int(index.lengths.sum(dtype=np.int64))
-            else:
-                live = view.live[start : start + len(index.valid)]
-                documents += int(np.count_nonzero(index.valid & live))
-                tokens += int(index.lengths[live].sum(dtype=np.int64))
+        for start, index in zip(view.group_starts.tolist(), indexes, strict=False):
+            held, spoken = index.totals
+            if not view.all_live:
+                dead = np.flatnonzero(~view.live[start : start + len(index.valid)])
+                held -= int(np.count_nonzero(index.valid[dead]))
+                spoken -= int(index.lengths[dead].sum(dtype=np.int64))
+            documents, tokens = documents + held, tokens + spoken
         memo[column] = (documents, tokens / documents if tokens else 1.0)
     found: tuple[int, float] = memo[column]
     return found

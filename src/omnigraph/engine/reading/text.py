@@ -8,7 +8,7 @@ Splitting works on whole columns; the rest works once per distinct token.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,33 @@ class TextIndex:
         """What the arrays occupy."""
         arrays = (self.offsets, self.rows, self.counts, self.lengths, self.valid)
         return int(self.tokens.nbytes + sum(array.nbytes for array in arrays))
+
+    @cached_property
+    def totals(self) -> tuple[int, int]:
+        """(rows with a text, tokens in all)."""
+        return int(np.count_nonzero(self.valid)), int(self.lengths.sum(dtype=np.int64))
+
+    def followed_by(self, more: TextIndex) -> TextIndex:
+        """With the rows of another index put after these."""
+        tokens = pc.unique(pa.concat_arrays([self.tokens, more.tokens]))
+        tokens = tokens.take(pc.sort_indices(tokens))
+        owners = []
+        for part in (self, more):
+            numbers = pc.index_in(part.tokens, value_set=tokens).to_numpy().astype(np.int64)
+            owners.append(np.repeat(numbers, np.diff(part.offsets)))
+        owner = np.concatenate(owners)
+        # Stable, so the rows of a token stay ascending: those of the first index are all smaller.
+        order = np.argsort(owner, kind="stable")
+        offsets = np.zeros(len(tokens) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owner, minlength=len(tokens)), out=offsets[1:])
+        return TextIndex(
+            tokens,
+            offsets,
+            np.concatenate((self.rows, more.rows + np.int32(len(self.lengths))))[order],
+            np.concatenate((self.counts, more.counts))[order],
+            np.concatenate((self.lengths, more.lengths)),
+            np.concatenate((self.valid, more.valid)),
+        )
 
     def find(self, token: str) -> int:
         """The number of a token, or -1."""

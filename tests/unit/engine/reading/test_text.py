@@ -127,3 +127,16 @@ def test_stems_of_a_few_known_words():
     known = {"running": "run", "flies": "fli", "dying": "die", "universal": "universal", "added": "add", "sky": "sky"}
     assert {word: stem(word) for word in known} == known
     assert normalise("x" * 40) is None
+
+
+def test_an_index_followed_by_another_is_the_index_of_both():
+    texts = ["the queen sails", None, "", "Queens of the sea, the sea", "café", "sails sails", "zebra", "a sea queen"]
+    whole = build_text_index(pa.array(texts, pa.string()))
+    for cut in range(len(texts) + 1):
+        first, second = (build_text_index(pa.array(part, pa.string())) for part in (texts[:cut], texts[cut:]))
+        joined = first.followed_by(second)
+        assert joined.tokens.equals(whole.tokens)
+        for name in ("offsets", "rows", "counts", "lengths", "valid"):
+            assert getattr(joined, name).tolist() == getattr(whole, name).tolist()
+            assert getattr(joined, name).dtype == getattr(whole, name).dtype
+        assert joined.totals == (7, whole.lengths.sum())
