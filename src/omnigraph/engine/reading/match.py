@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,7 @@ def _count(context: Context, operation: Follow, frame: Frame) -> Frame:
 
 def _walk(context: Context, operation: Walk, frame: Frame) -> Frame:
     """Multiply rows by the ways that lead on from them, or follow these hop by hop."""
+    begin = perf_counter()
     factors = walk_factors(context, operation, frame) if context.options.use_factoring else None
     if factors is None:
         for follow in operation.follows:
@@ -222,6 +224,7 @@ def _walk(context: Context, operation: Walk, frame: Frame) -> Frame:
                 break
         return frame
     note = context.step("count", operation.detail, "nothing asks for what is on the way; known for every node")
+    note.seconds = begin
     if operation.follows[-1].empties:
         total = int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
         note.done(frame.length)

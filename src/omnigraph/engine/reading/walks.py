@@ -15,7 +15,9 @@ from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.schedule import Walk
 
 WALKS_AFTER = 50
-"""How often hops are followed from a few nodes before their numbers are worked out for all."""
+"""How often hops are followed from a few nodes, at least, before their numbers are worked out for all."""
+EDGES_PER_CALL = 20_000
+"""And once for so many edges that working them out would pass over, so that large graphs pause later."""
 WALKS_MAX = 16
 """Kept per state; when there are more, all are dropped and those still in use made again."""
 ALL_FACTOR = 4
@@ -32,7 +34,7 @@ def walk_factors(context: Context, walk: Walk, frame: Frame) -> Ints | None:
         asked = tables.walks_asked.get(walk.key, 0) + 1
         tables.walks_asked[walk.key] = asked
         view = context.nodes(expand.source_type if from_source else expand.target_type)
-        if asked <= WALKS_AFTER and len(starts) * ALL_FACTOR < view.code_bound:
+        if len(starts) * ALL_FACTOR < view.code_bound and asked <= max(WALKS_AFTER, _passed(context, walk)):
             return None
         known = walk_counts(context, walk)
         if known is None:
@@ -41,6 +43,12 @@ def walk_factors(context: Context, walk: Walk, frame: Frame) -> Ints | None:
             tables.walks.clear()
         tables.walks[walk.key] = known
     return np.asarray(known[starts])
+
+
+def _passed(context: Context, walk: Walk) -> int:
+    """How many calls the edges that all hops but the last pass over stand for."""
+    edges = sum(context.edges(follow.expand.edge_type).live_count for follow in walk.follows[:-1])
+    return edges // EDGES_PER_CALL
 
 
 def walk_counts(context: Context, walk: Walk) -> Ints | None:

@@ -42,6 +42,14 @@ def test_hops_from_one_node_are_followed_until_they_are_asked_for_often(graph, m
     assert kinds[2] == kinds[3] == ["scan", "count"]
 
 
+def test_the_more_edges_there_are_the_longer_hops_are_followed(graph, monkeypatch):
+    monkeypatch.setattr(walks, "WALKS_AFTER", 1)
+    monkeypatch.setattr(walks, "ALL_FACTOR", 0)
+    monkeypatch.setattr(walks, "EDGES_PER_CALL", 10)
+    kinds = [[step.operator for step in graph.run(COUNTS[0]).steps][1] for _ in range(4)]
+    assert kinds == ["expand", "expand", "count", "count"]
+
+
 def test_numbers_that_might_not_fit_are_not_worked_out(graph, monkeypatch):
     monkeypatch.setattr("omnigraph.engine.reading.adjacency.EXACT_MAX", 3.0)
     assert graph.ask(COUNTS[2]) == graph.ask(COUNTS[2], options=LISTED)
