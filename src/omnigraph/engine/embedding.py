@@ -215,24 +215,29 @@ class HttpEmbedder:
     def _embed(self, texts: list[str], dimension: int, purpose: Purpose) -> list[Vector]:
         if not self._config.api_key:
             raise InputError(f"embedding provider '{self._config.provider}' needs an API key, and none is configured")
+        deadline = time.monotonic() + (self._config.deadline_seconds or math.inf)
         if self._config.provider is Provider.GEMINI:
-            found = [self._gemini(text, dimension, purpose) for text in texts]
+            found = [self._gemini(text, dimension, purpose, deadline) for text in texts]
         else:
-            found = self._openai(texts, dimension)
-        return [checked(tuple(float(value) for value in vector), dimension, self.model) for vector in found]
+            found = self._openai(texts, dimension, deadline)
+        return [checked(_numbers(vector), dimension, self.model) for vector in found]
 
-    def _openai(self, texts: list[str], dimension: int) -> list[list[float]]:
+    def _openai(self, texts: list[str], dimension: int, deadline: float) -> list[Any]:
         body = {"model": self.model, "input": texts, "dimensions": dimension}
         headers = {"Authorization": f"Bearer {self._config.api_key}"}
-        answer = self._post(f"{self._base}/embeddings", body, headers)
-        entries = sorted(_field(answer, "data"), key=lambda entry: entry.get("index", 0))
+        entries = _field(self._post(f"{self._base}/embeddings", body, headers, deadline), "data")
+        if not isinstance(entries, list):
+            raise StorageError("embedding provider answered no list of vectors", kind="permanent")
+        # Some answer without saying which text a vector is for; then they stand in the order of the texts.
+        if all(isinstance(entry, dict) and isinstance(entry.get("index"), int) for entry in entries):
+            entries = sorted(entries, key=lambda entry: entry["index"])
         if len(entries) != len(texts):
             raise StorageError(
                 f"embedding provider answered {len(entries)} vectors for {len(texts)} texts", kind="permanent"
             )
         return [_field(entry, "embedding") for entry in entries]
 
-    def _gemini(self, text: str, dimension: int, purpose: Purpose) -> list[float]:
+    def _gemini(self, text: str, dimension: int, purpose: Purpose, deadline: float) -> Any:
         body = {
             "model": f"models/{self.model}",
             "content": {"parts": [{"text": text}]},
@@ -240,15 +245,13 @@ class HttpEmbedder:
             "outputDimensionality": dimension,
         }
         headers = {"x-goog-api-key": self._config.api_key or ""}
-        answer = self._post(f"{self._base}/models/{self.model}:embedContent", body, headers)
-        values: list[float] = _field(_field(answer, "embedding"), "values")
-        return values
+        answer = self._post(f"{self._base}/models/{self.model}:embedContent", body, headers, deadline)
+        return _field(_field(answer, "embedding"), "values")
 
-    def _post(self, url: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
+    def _post(self, url: str, body: dict[str, Any], headers: dict[str, str], deadline: float) -> Any:
         request = urllib.request.Request(
             url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers}, method="POST"
         )
-        deadline = time.monotonic() + (self._config.deadline_seconds or math.inf)
         pause = self._config.retry_backoff_seconds
         for attempt in range(1, self._config.retry_attempts + 1):
             left = deadline - time.monotonic()
@@ -282,6 +285,12 @@ def _field(answer: Any, name: str) -> Any:
     if not isinstance(answer, dict) or name not in answer:
         raise StorageError(f"embedding provider answered without '{name}'", kind="permanent")
     return answer[name]
+
+
+def _numbers(vector: Any) -> Vector:
+    if not isinstance(vector, list) or not all(isinstance(value, int | float) for value in vector):
+        raise StorageError("embedding provider answered a vector that is no list of numbers", kind="permanent")
+    return tuple(float(value) for value in vector)
 
 
 def checked(vector: Vector, dimension: int, model: str) -> Vector:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -139,6 +140,16 @@ def test_answers_that_are_no_vectors_are_refused(endpoint):
     answers.append((200, {"nope": 1}))
     with pytest.raises(StorageError, match="without 'data'"):
         embedder.embed_query("a", 2)
+    for data, complaint in (
+        ({"embedding": [1, 0]}, "no list of vectors"),
+        ([{"embedding": ["1", 0]}], "no list of numbers"),
+        ([{"embedding": "AAAA"}], "no list of numbers"),
+        ([[1, 0]], "without 'embedding'"),
+    ):
+        answers.append((200, {"data": data}))
+        with pytest.raises(StorageError, match=complaint) as caught:
+            embedder.embed_query("a", 2)
+        assert caught.value.kind == "permanent"
     for vector, complaint in (([1.0], "1 numbers"), ([0.0, 0.0], "zero"), ([math.inf, 0.0], "not finite")):
         with pytest.raises(InputError, match=complaint):
             checked(tuple(vector), 2, "m")
@@ -148,3 +159,26 @@ def test_a_provider_without_a_key_says_so_before_it_is_called():
     with pytest.raises(InputError, match="API key"):
         HttpEmbedder(EmbeddingConfig(Provider.OPENAI)).embed_query("a", 2)
     assert "secret" not in repr(config(Provider.OPENAI, "x"))
+
+
+def test_a_server_that_is_silent_or_gone_is_a_passing_failure_that_is_tried_again():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        base = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        quick = config(Provider.OPENAI, base, timeout_seconds=0.05, retry_attempts=2)
+        with pytest.raises(StorageError, match=r"after 2 attempts: .*timed out") as caught:
+            make_embedder(quick).embed_query("a", 2)
+        assert caught.value.kind == "transient"
+    with pytest.raises(StorageError, match="after 2 attempts") as caught:
+        make_embedder(quick).embed_query("a", 2)
+    assert caught.value.kind == "transient"
+
+
+def test_one_deadline_covers_all_texts_of_a_call(endpoint):
+    base, answers, asked = endpoint
+    answers.extend([(200, {"embedding": {"values": [0, 1]}}), *[(500, {})] * 9])
+    slow = EmbeddingConfig(
+        Provider.GEMINI, base_url=base, api_key="k", retry_backoff_seconds=0.5, deadline_seconds=0.4, retry_attempts=9
+    )
+    with pytest.raises(StorageError):
+        make_embedder(slow).embed_documents(["a", "b"], 2)
+    assert len(asked) == 2
