@@ -6,9 +6,11 @@ BIN    := $(VENV)/bin
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$name; break; }; done)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+comma  := ,
+USED   := spark,embed
 # A download that was cut short or damaged is made once more, past the cache that may have kept it.
-install = $(PIP) install -c constraints.txt -e '$(1)' || { echo "a download failed, trying once more"; \
-	$(PIP) install --no-cache-dir -c constraints.txt -e '$(1)'; }
+install = $(PIP) install -c constraints.txt -e '.[$(1)]' || { echo "a download failed, trying once more"; \
+	$(PIP) install --no-cache-dir -c constraints.txt -e '.[$(1)]'; }
 USE    := $(VENV)/.installed-use
 DEV    := $(VENV)/.installed-dev
 BENCH  := $(VENV)/.installed-bench
@@ -55,15 +57,15 @@ $(BIN)/python:
 
 $(USE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Omnigraph and Spark into $(VENV) (once)"
-	@$(call install,.[spark,embed])
+	@$(call install,$(USED))
 	@touch $@
 
 $(DEV): $(USE)
 	@echo "installing the development tools into $(VENV) (once)"
-	@$(call install,.[spark,embed,dev])
+	@$(call install,$(USED)$(comma)dev)
 	@touch $@
 
 $(BENCH): $(DEV)
 	@echo "installing what the benchmarks compare with into $(VENV) (once)"
-	@$(call install,.[spark,embed,dev,bench])
+	@$(call install,$(USED)$(comma)dev$(comma)bench)
 	@touch $@
