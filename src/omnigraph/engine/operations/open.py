@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
-from omnigraph.engine.recovery.contract import load_contract
+from omnigraph.engine.recovery.contract import load_contract, restore_derived_files
 from omnigraph.engine.recovery.schema_files import settle_leftovers
 from omnigraph.engine.recovery.schema_lock import clear_leftover_lock
 from omnigraph.engine.staging.context import GraphContext
@@ -45,6 +45,7 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
         sweep(recovery)
         settle_leftovers(recovery)
         clear_leftover_lock(recovery)
+        restore_derived_files(store, manifest)
     # Read after recovery, which may just have put other schema files in place.
     source, catalog = load_contract(store, manifest)
     return GraphContext(store, manifest, catalog, source, read_only)
