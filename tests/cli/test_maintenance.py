@@ -103,6 +103,7 @@ def test_optimize_of_a_fresh_graph_has_nothing_to_do(root: Path) -> None:
         "skipped",
         "manifest_version",
         "lance_head_version",
+        "indexes_built",
         "pending_indexes",
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from omnigraph.cli.options import Json, Profile, Quiet, Store, Uri
@@ -28,13 +30,17 @@ def optimize(
         typer.echo(to_json({"uri": session.target.uri, "tables": rows, "commit": report.commit_id}))
         return
     for row in rows:
-        done = (
-            f"skipped, {row['skipped']}"
-            if row["skipped"]
-            else f"{row['fragments_removed']} fragments became {row['fragments_added']}"
-            if row["committed"]
-            else "nothing to do"
-        )
-        typer.echo(f"{row['table_key']}: {done}")
+        typer.echo(f"{row['table_key']}: {_done(row)}")
         write_lines(f"  index on {index['column']} waits: {index['reason']}" for index in row["pending_indexes"])
     typer.echo(f"commit {report.commit_id}" if report.commit_id else "nothing changed, no commit")
+
+
+def _done(row: dict[str, Any]) -> str:
+    if row["skipped"]:
+        return f"skipped, {row['skipped']}"
+    done = []
+    if row["fragments_removed"] or row["fragments_added"]:
+        done.append(f"{row['fragments_removed']} fragments became {row['fragments_added']}")
+    if row["indexes_built"]:
+        done.append(f"indexed {', '.join(row['indexes_built'])}")
+    return "; ".join(done) or "nothing to do"

@@ -27,11 +27,11 @@ from omnigraph.engine.staging.settings import strip_main
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.maintenance import (
     index_gaps,
-    is_trainable,
     on_top,
     stage_compaction,
     stage_fence,
     stage_indexes,
+    why_untrainable,
 )
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError, RecoveryRequiredError
@@ -40,7 +40,6 @@ from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
 ATTEMPTS = 5
 CONCURRENCY = 8
 DRIFTED = "drift_needs_repair"
-NO_VECTORS = "no vectors to build it from yet"
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class TableReport:
     skipped: str | None = None
     manifest_version: int = 0
     lance_head_version: int = 0
+    indexes_built: tuple[str, ...] = ()
     pending_indexes: tuple[PendingIndex, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
     base = snapshot.open(key)
     compaction = stage_compaction(base)
     gaps = index_gaps(base, declared_indexes(entity))
-    blocked = [gap for gap in gaps if not is_trainable(base, gap.spec)]
-    buildable = [gap for gap in gaps if gap not in blocked]
+    blocked = {gap.spec.column: reason for gap in gaps if (reason := why_untrainable(base, gap.spec)) is not None}
+    buildable = [gap for gap in gaps if gap.spec.column not in blocked]
     return _Work(
         entry,
         entity,
@@ -160,7 +160,7 @@ def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
         # After a compaction the fragments to be indexed are others, so the build has to wait for it.
         None if compaction is not None else stage_indexes(base, buildable),
         bool(buildable) or compaction is not None,
-        tuple(PendingIndex(gap.spec.column, NO_VECTORS) for gap in blocked),
+        tuple(PendingIndex(column, reason) for column, reason in blocked.items()),
     )
 
 
@@ -186,9 +186,10 @@ def _commit(
         context.recovery.intents.disarm(intent.operation_id)
         raise ConflictError("this process stood still, and what it had staged may have been reclaimed — retry")
     heads: dict[TableKey, TableHandle] = {}
+    built: dict[TableKey, tuple[str, ...]] = {}
     try:
         for work in sorted(works, key=lambda work: work.entry.table_key):
-            _apply(context, intent, work, heads)
+            built[work.entry.table_key] = _apply(context, intent, work, heads)
     except ConflictError:
         _give_up(context, intent, bool(heads))
         raise
@@ -221,11 +222,18 @@ def _commit(
             operation_id=intent.operation_id,
         ) from failure
     context.recovery.intents.disarm(intent.operation_id)
-    return commit_id, {work.entry.table_key: _done(work, heads, published.version) for work in works}
+    return commit_id, {
+        key: replace(_done(work, heads[key], published.version), indexes_built=built[key])
+        for work in works
+        for key in [work.entry.table_key]
+    }
 
 
-def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[TableKey, TableHandle]) -> None:
-    """Commit one table's work, noting each head it reaches, so that a failure in between is known to need undoing."""
+def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[TableKey, TableHandle]) -> tuple[str, ...]:
+    """Commit one table's work and return the columns it indexed.
+
+    Each head it reaches is noted, so that a failure in between is known to need undoing.
+    """
     key = work.entry.table_key
     step = 1
     heads[key] = context.store.commit(work.base, stage_fence(work.base), intent.properties(step))
@@ -233,13 +241,16 @@ def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[Table
         step += 1
         heads[key] = context.store.commit(heads[key], on_top(work.compaction, heads[key]), intent.properties(step))
     if not work.has_gaps:
-        return
-    staged = work.indexes
-    if staged is None:
-        gaps = index_gaps(heads[key], declared_indexes(work.entity))
-        staged = stage_indexes(heads[key], [gap for gap in gaps if is_trainable(heads[key], gap.spec)])
+        return ()
+    gaps = [
+        gap
+        for gap in index_gaps(heads[key], declared_indexes(work.entity))
+        if gap.spec.column not in {index.column for index in work.pending}
+    ]
+    staged = work.indexes or stage_indexes(heads[key], gaps)
     if staged is not None:
         heads[key] = context.store.commit(heads[key], staged, intent.properties(step + 1))
+    return tuple(gap.spec.column for gap in gaps)
 
 
 def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:
@@ -249,8 +260,7 @@ def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:
         context.recovery.intents.disarm(intent.operation_id)
 
 
-def _done(work: _Work, heads: Mapping[TableKey, TableHandle], manifest_version: int) -> TableReport:
-    head = heads[work.entry.table_key]
+def _done(work: _Work, head: TableHandle, manifest_version: int) -> TableReport:
     before, after = _ids(work.base.fragments()), _ids(head.fragments())
     return replace(
         _report(work),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import lance
+import numpy as np
 from lance import LanceOperation
 from lance.optimize import Compaction
 
@@ -51,9 +52,21 @@ def index_gaps(handle: TableHandle, specs: Sequence[IndexSpec]) -> list[IndexGap
     return gaps
 
 
-def is_trainable(handle: TableHandle, spec: IndexSpec) -> bool:
-    """False for a vector index of a column without a single vector: there is nothing to build it from yet."""
-    return spec.kind is not IndexKind.VECTOR or handle.count_rows(f"{spec.column} IS NOT NULL") > 0
+def why_untrainable(handle: TableHandle, spec: IndexSpec) -> str | None:
+    """Why an index cannot be built yet: a vector index needs vectors, and such whose distances are numbers."""
+    if spec.kind is not IndexKind.VECTOR:
+        return None
+    if handle.count_rows(f"{spec.column} IS NOT NULL") == 0:
+        return "no vectors to build it from yet"
+    largest = 0.0
+    for batch in handle.scanner([spec.column]).to_batches():
+        vectors = batch.column(0)
+        values = vectors.flatten().to_numpy(zero_copy_only=False)
+        if len(values):
+            largest = max(largest, float(np.abs(values).max()))
+    if largest * largest * handle.schema.field(spec.column).type.list_size > float(np.finfo(np.float32).max) / 4:
+        return "some vectors are too large for their distances to be numbers"
+    return None
 
 
 def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:

@@ -360,3 +360,22 @@ def test_optimizing_again_and_again_keeps_ids_and_versions_of_every_row(context:
     handle = context.manifest.snapshot().open(PERSON)
     assert not index_gaps(handle, declared_indexes(context.catalog.tables[PERSON]))
     assert verify(context).clean
+
+
+def test_optimize_says_what_it_indexed_and_what_cannot_be(tmp_path: Path) -> None:
+    graph = create(
+        tmp_path / "g",
+        "node A { k: String @key  title: String @index  none: Vector(2)? @index  far: Vector(2)? @index"
+        "  v: Vector(2)? @index }",
+    )
+    rows = [{"k": str(i), "title": "x", "far": [1e30, 1.0], "v": [float(i), 1.0]} for i in range(5)]
+    graph.load([{"type": "A", "data": row} for row in rows])
+    report = graph.maintenance.optimize()
+    table = report.tables[0]
+    assert report.commit_id is not None
+    assert set(table.indexes_built) >= {"title", "v"}
+    waiting = {index.column: index.reason for index in table.pending_indexes}
+    assert waiting.keys() == {"none", "far"}
+    assert "no vectors" in waiting["none"]
+    assert "too large" in waiting["far"]
+    assert graph.maintenance.optimize().commit_id is None
