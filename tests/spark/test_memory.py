@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.load import DIMENSIONS
 
 pytestmark = pytest.mark.long
 
 DRIVER = Path(__file__).with_name("vectors_driver.py")
-SMALL, LARGE = 12_000, 36_000
-SPARE_MB = 150.0
+SMALL, LARGE = 12_000, 60_000
+ADDED_MB = (LARGE - SMALL) * DIMENSIONS * 4 / 1e6
 
 
-def test_three_times_the_vectors_merge_in_the_same_memory(tmp_path: Path) -> None:
+def test_five_times_the_vectors_merge_in_much_the_same_memory(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)])}
     done = subprocess.run(
@@ -32,4 +33,5 @@ def test_three_times_the_vectors_merge_in_the_same_memory(tmp_path: Path) -> Non
     found = json.loads(done.stdout)
     assert [found[f"rows {rows}"] for rows in (SMALL, LARGE)] == [SMALL * 3 // 2, LARGE * 3 // 2]
     for mode in ("append", "merge"):
-        assert found[f"{mode} {LARGE}"] < found[f"{mode} {SMALL}"] + SPARE_MB, found
+        # Allocators keep some of what they were given back; whoever held the input would hold all that was added.
+        assert found[f"{mode} {LARGE}"] < found[f"{mode} {SMALL}"] + ADDED_MB / 2, found
