@@ -14,7 +14,6 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, overload
 
-from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
@@ -68,7 +67,7 @@ def create(
     force: bool = False,
     durability: str = "fast",
     embedding: EmbeddingConfig | None = None,
-    external_blobs: Sequence[str] | None = None,
+    external_blobs: Sequence[str] = (),
 ) -> Graph:
     """Create an empty graph and open it. `schema` is the text of a schema, or the path of a `.pg` file.
 
@@ -89,13 +88,13 @@ def connect(
     read_only: bool = False,
     durability: str = "fast",
     embedding: EmbeddingConfig | None = None,
-    external_blobs: Sequence[str] | None = None,
+    external_blobs: Sequence[str] = (),
 ) -> Graph:
     """Open the graph at a path, a `file://` URI or an `s3://` URI.
 
     `durability` says what an acknowledged write survives: `fast` a killed process, `full` a power cut as well.
     `embedding` names the provider for texts given to `nearest`; by default a small model inside the process.
-    `external_blobs` are the bases that URIs given as blobs must lie under; without it any URI is kept as it is.
+    `external_blobs` are the bases that URIs given as blobs must lie under; without it blobs are given by their bytes.
 
     Raises:
         GraphNotFoundError: there is none.
@@ -106,8 +105,8 @@ def connect(
     return Graph(_trusting(context, external_blobs), embedder=make_embedder(embedding))
 
 
-def _trusting(context: GraphContext, bases: Sequence[str] | None) -> GraphContext:
-    return context if bases is None else replace(context, external_blobs=ExternalBlobs(tuple(bases)))
+def _trusting(context: GraphContext, bases: Sequence[str]) -> GraphContext:
+    return replace(context, external_blobs=ExternalBlobs(tuple(bases)))
 
 
 def _durability(name: str) -> Durability:
@@ -213,8 +212,6 @@ class Graph:
                 watch = pipeline.local_listener(progress)
                 source = pipeline.local_source(source, context.catalog, columns=columns, watch=watch)
                 result = load(context, source, mode=mode, branch=branch, actor=actor, progress=watch)
-            elif context.external_blobs.bases is not None and any(map(blob_columns, context.catalog.tables.values())):
-                raise InputError("loads on Spark do not check the places blobs refer to: load with engine='local'")
             else:
                 result = import_module(_PIPELINE).run_job(
                     context,

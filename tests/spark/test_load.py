@@ -15,7 +15,7 @@ from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, lives_in, person, rows, write_lines
 
 from omnigraph.errors import ConstraintError, InputError, KeyConflictError, NotFoundError
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph, connect, create
 from omnigraph.pipeline import run_job
 from omnigraph.pipeline.progress import Progress
 
@@ -237,3 +237,28 @@ def test_sources_that_do_not_fit_are_refused_in_one_sentence(settled: Graph, tmp
     (tmp_path / "c.csv").write_text("code,size\n7,x\n")
     with pytest.raises(ConstraintError, match=r"c\.csv: record 1 \(line 2\): City\.size: 'x' is not U64"):
         load(settled, {"City": tmp_path / "c.csv"})
+
+
+def test_bytes_outside_the_graph_come_from_named_places_and_are_copied(tmp_path: Path, spark: Any) -> None:
+    depot = tmp_path / "depot"
+    depot.mkdir()
+    (depot / "a.bin").write_bytes(b"far")
+    (tmp_path / "secret").write_bytes(b"not yours")
+    schema = "node Photo { name: String @key  data: Blob? }"
+    graph = create(tmp_path / "graph", schema, external_blobs=[depot.as_uri()])
+
+    def photo(name: str, path: Path) -> dict[str, Any]:
+        return {"type": "Photo", "data": {"name": name, "data": path.as_uri()}}
+
+    allowed = write_lines(tmp_path / "in.jsonl", photo("a", depot / "a.bin"))
+    run_job(graph.context, allowed, mode="append", spark=spark)
+    assert graph.read_blob("Photo", "a", "data") == b"far"
+    run_job(graph.context, allowed, mode="overwrite", spark=spark)
+    assert graph.stat_blob("Photo", "a", "data").kind == "external"
+    refused = write_lines(tmp_path / "bad.jsonl", photo("b", depot / "a.bin"), photo("c", tmp_path / "secret"))
+    version = graph.snapshot().version
+    with pytest.raises(ConstraintError, match=r"record 2.*none of the places"):
+        run_job(graph.context, refused, mode="merge", spark=spark)
+    with pytest.raises(ConstraintError, match="external_blobs"):
+        run_job(connect(graph.uri).context, refused, mode="merge", spark=spark)
+    assert graph.snapshot().version == version

@@ -80,3 +80,7 @@ Schema = Annotated[str, typer.Option("--schema", metavar="FILE", help="A schema 
 CommitDurability = Annotated[
     Durability, typer.Option("--durability", help="What the commit survives: full a power cut, fast a killed process.")
 ]
+BlobsFrom = Annotated[
+    list[str] | None,
+    typer.Option("--blobs-from", metavar="URI", help="A place blobs given as URIs may come from; repeatable."),
+]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -70,13 +70,17 @@ class Session:
         raise InputError(f"refused to run a {about}: pass --yes to consent")
 
     @contextmanager
-    def open(self, *, read_only: bool, durability: str = "fast") -> Iterator[Graph]:
+    def open(self, *, read_only: bool, durability: str = "fast", external_blobs: Sequence[str] = ()) -> Iterator[Graph]:
         """The graph, closed again when the verb is done with it."""
         import omnigraph
 
         embedding = embedding_config(os.environ)
         with omnigraph.connect(
-            self.target.uri, read_only=read_only, durability=durability, embedding=embedding
+            self.target.uri,
+            read_only=read_only,
+            durability=durability,
+            embedding=embedding,
+            external_blobs=external_blobs,
         ) as graph:
             yield graph
 

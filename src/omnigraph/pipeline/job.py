@@ -202,6 +202,8 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
         targets,
         problems_max=ERRORS_MAX if job.options.errors_to else PROBLEMS_PER_TASK,
         thorough=job.options.errors_to is not None,
+        external_blobs=job.context.external_blobs,
+        keeps_references=job.options.mode == "overwrite",
     )
     counter = _row_counter(job.session)
     job.phases.count_rows_with(counter.value)

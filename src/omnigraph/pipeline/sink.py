@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from omnigraph.engine.recovery.intent import WriterKind
 from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.staging.external import ExternalBlobs
 from omnigraph.engine.staging.rows import WriteKind
 from omnigraph.engine.staging.transaction import Stage, Transaction, WriteRequest
 from omnigraph.engine.staging.writer import write
@@ -60,7 +61,12 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         handle = context.manifest.snapshot(self._branch).open(entity.table_key)
         self._key = entity.table_key
         self._target = Target(handle.uri, handle.schema)
-        self._plan = StagePlan(SchemaText.of(context.schema_source, context.catalog), {self._key: self._target})
+        self._plan = StagePlan(
+            SchemaText.of(context.schema_source, context.catalog),
+            {self._key: self._target},
+            external_blobs=ExternalBlobs(tuple((options.get("external_blobs") or "").split())),
+            keeps_references=self._mode == "overwrite",
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.migration import key_orders, with_key_orders
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.staging.entities import LINE, RECORD
+from omnigraph.engine.staging.external import ExternalBlobs
 from omnigraph.engine.staging.records import RecordProblem
 from omnigraph.engine.storage.fragments import fragment_rows
 from omnigraph.engine.storage.staged import write_fragment_files
@@ -84,6 +86,8 @@ class StagePlan:
     buffer_bytes: int = field(default_factory=lambda: BUFFER_BYTES)
     problems_max: int = PROBLEMS_PER_TASK
     thorough: bool = False
+    external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
+    keeps_references: bool = False
 
     @property
     def catalog(self) -> Catalog:
@@ -268,6 +272,7 @@ def _run_task(
     source = -1
     try:
         for source, each in shaped:
+            _admit_blobs(plan, each)
             found += len(each.problems)
             problems += [(source, problem) for problem in each.problems[: plan.problems_max - len(problems)]]
             if not found:
@@ -284,6 +289,22 @@ def _run_task(
         listed = [(source, p.record, p.line, p.message) for source, p in problems]
         return _report([("problems", task, json.dumps(listed), found, 0)])
     return _report([("fragment", task, text, rows, size) for text, rows, size in writers.reports])
+
+
+def _admit_blobs(plan: StagePlan, shaped: Shaped) -> None:
+    """Check references to bytes outside the graph and fetch the bytes, or add what is wrong to the problems."""
+    if shaped.problems:
+        return
+    for key, tables in shaped.tables.items():
+        entity = plan.catalog.tables[key]
+        if not blob_columns(entity):
+            continue
+        for at, table in enumerate(tables):
+            tables[at], problems = plan.external_blobs.examine(entity, table, keeps_references=plan.keeps_references)
+            shaped.problems += [
+                RecordProblem(table[RECORD][problem.row].as_py(), table[LINE][problem.row].as_py(), problem.message)
+                for problem in problems
+            ]
 
 
 def _report(rows: list[tuple[str, int, str, int, int]]) -> pa.RecordBatch:

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.inputs import STDIN
-from omnigraph.cli.options import Actor, Branch, CommitDurability, Durability, Json, Profile, Quiet, Store, Uri, Yes
+from omnigraph.cli.options import (
+    Actor,
+    BlobsFrom,
+    Branch,
+    CommitDurability,
+    Durability,
+    Json,
+    Profile,
+    Quiet,
+    Store,
+    Uri,
+    Yes,
+)
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -81,6 +93,7 @@ def load(
         list[str] | None,
         typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", rich_help_panel=SPARK),
     ] = None,
+    blobs_from: BlobsFrom = None,
     actor: Actor = None,
     yes: Yes = False,
     as_json: Json = False,
@@ -96,16 +109,18 @@ def load(
     session = Session("load", uri=uri, store=store, profile=profile)
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
-    created = False
     settings = spark_settings(conf)
     with sources(data or [], nodes or [], edges or []) as source:
         session.announce(quiet=quiet)
         if mode is Mode.OVERWRITE:
             session.confirm_destructive(yes=yes, as_json=as_json)
-        with session.open(read_only=False, durability=durability.value) as graph, load_bar() as listener:
-            if base is not None and branch not in graph.branches.list():
+        with (
+            session.open(read_only=False, durability=durability.value, external_blobs=blobs_from or ()) as graph,
+            load_bar() as listener,
+        ):
+            created = base is not None and branch not in graph.branches.list()
+            if base is not None and created:
                 graph.branches.create(branch, base, actor=author)
-                created = True
             result = graph.load(
                 source,
                 mode=mode.value,
@@ -120,8 +135,7 @@ def load(
             )
     result = replace(result, base_branch=base, branch_created=created)
     if as_json:
-        output = load_output(result, uri=session.target.uri)
-        typer.echo(to_json(output))
+        typer.echo(to_json(load_output(result, uri=session.target.uri)))
     else:
         write_lines(summary_lines(result, uri=session.target.uri))
 

@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.inputs import parameters, query_text
 from omnigraph.cli.options import (
     Actor,
+    BlobsFrom,
     Branch,
     CommitDurability,
     Durability,
@@ -42,6 +43,7 @@ def mutate(
         typer.Option("--if-commit", metavar="ID", help="Write only if this commit still is the branch's head."),
     ] = None,
     durability: CommitDurability = Durability.FAST,
+    blobs_from: BlobsFrom = None,
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -57,7 +59,7 @@ def mutate(
     session = Session("mutate", store=store, profile=profile)
     author = session.actor(actor)
     session.announce(quiet=quiet)
-    with session.open(read_only=False, durability=durability.value) as graph:
+    with session.open(read_only=False, durability=durability.value, external_blobs=blobs_from or ()) as graph:
         result = graph.mutate(source, values, name=name, branch=branch, actor=author, if_commit=if_commit)
     if as_json:
         typer.echo(to_json(change_output(result)))

@@ -1,10 +1,10 @@
 """Which bytes outside a graph a write may refer to, and whether they are copied.
 
-A blob may be given as the URI of its bytes. A graph that names the bases it trusts refuses every other URI: otherwise
-whoever may write could make the process read any place it can reach. Under a trusted base, a write that adds or
-replaces entities by id copies the bytes, so that they are the graph's own and outlive their source; a load that
-replaces a whole table keeps the references, so that an export loads back as it was. References that are already stored
-are kept by whatever rewrites their row, and are nobody's business here.
+A blob may be given as the URI of its bytes, below one of the bases that the caller names; every other URI is refused:
+otherwise whoever may write could make the process read any place it can reach. A write that adds or replaces entities
+by id copies the bytes, so that they are the graph's own and outlive their source; a load that replaces a whole table
+keeps the references, so that an export loads back as it was. References that are already stored are kept by whatever
+rewrites their row, and are nobody's business here.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.staging.entities import Entity
-from omnigraph.engine.staging.values import blob_column
+from omnigraph.engine.staging.values import Finished, Problem, blob_column
 from omnigraph.engine.storage.objects import read_uri
 from omnigraph.errors import ConstraintError, GraphError
 
 
 @dataclass(frozen=True)
 class ExternalBlobs:
-    """The bases new references may lie under; None trusts all, and then nothing is copied."""
+    """The bases new references may lie under; without any, none is allowed. It travels to executors."""
 
-    bases: tuple[str, ...] | None = None
+    bases: tuple[str, ...] = ()
 
     def allows(self, uri: str) -> bool:
         """True when a base is a prefix of the URI, component by component.
@@ -37,7 +37,7 @@ class ExternalBlobs:
         >>> ExternalBlobs(("s3://depot/in",)).allows("s3://depot/inner/a.png")
         False
         """
-        return self.bases is None or any(_is_below(uri, base) for base in self.bases)
+        return any(_is_below(uri, base) for base in self.bases)
 
     def admit(self, entity: Entity, rows: pa.Table, *, keeps_references: bool) -> pa.Table:
         """The rows with every new reference checked and, unless references are kept, replaced by its bytes.
@@ -45,45 +45,54 @@ class ExternalBlobs:
         Raises:
             ConstraintError: a reference is not allowed, or its bytes cannot be read; nothing changed.
         """
-        if self.bases is None:
-            return rows
+        rows, problems = self.examine(entity, rows, keeps_references=keeps_references)
+        for problem in problems:
+            raise ConstraintError(problem.message)
+        return rows
+
+    def examine(self, entity: Entity, rows: pa.Table, *, keeps_references: bool) -> tuple[pa.Table, list[Problem]]:
+        """The same, with what is wrong by row instead of an error."""
+        found: list[Problem] = []
         for name in rows.column_names:
             prop = entity.properties.get(name)
             if prop is not None and prop.type.scalar is Scalar.BLOB:
-                at = rows.schema.get_field_index(name)
-                column = self.admit_column(
-                    rows.column(name).combine_chunks(), f"{entity.name}.{name}", keeps_references
-                )
-                rows = rows.set_column(at, name, column)
-        return rows
+                blobs = rows.column(name).combine_chunks()
+                column, problems = self._examine_column(blobs, f"{entity.name}.{name}", keeps_references)
+                found += problems
+                rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        return rows, found
 
-    def admit_column(self, blobs: pa.Array, what: str, keeps_references: bool) -> pa.Array:
-        """The same for one column of blobs as they are staged."""
+    def admit_column(self, blobs: pa.Array, what: str, *, keeps_references: bool) -> pa.Array:
+        """What `admit` does for one column of blobs as they are staged."""
+        column, problems = self._examine_column(blobs, what, keeps_references)
+        for problem in problems:
+            raise ConstraintError(problem.message)
+        return column
+
+    def _examine_column(self, blobs: pa.Array, what: str, keeps_references: bool) -> Finished:
         stored = blobs.storage if isinstance(blobs, pa.ExtensionArray) else blobs
         uris = pc.struct_field(stored, "uri")
-        given = np.flatnonzero(np.asarray(pc.is_valid(uris)))
-        if self.bases is None or not len(given):
-            return blobs
+        given = np.flatnonzero(np.asarray(pc.is_valid(uris))).tolist()
+        if not given:
+            return blobs, []
         references = uris.to_pylist()
-        for row in given.tolist():
-            if not self.allows(references[row]):
-                raise ConstraintError(
-                    f"{what}: '{references[row]}' lies outside the graph, below none of the places it may refer to:"
-                    f" {', '.join(self.bases) or 'there is none'}"
-                )
-        if keeps_references:
-            return blobs
+        problems = [
+            Problem(row, self._refusal(references[row], what)) for row in given if not self.allows(references[row])
+        ]
+        if problems or keeps_references:
+            return blobs, problems
         content = pc.struct_field(stored, "data").to_pylist()
-        for row in given.tolist():
-            content[row], references[row] = _bytes_of(references[row], what), None
-        return blob_column(content, references)
+        for row in given:
+            try:
+                content[row], references[row] = read_uri(references[row]), None
+            except GraphError as exc:
+                place = _without_secrets(references[row])
+                problems.append(Problem(row, f"{what}: the bytes at '{place}' cannot be read: {exc}"))
+        return (blobs, problems) if problems else (blob_column(content, references), [])
 
-
-def _bytes_of(uri: str, what: str) -> bytes:
-    try:
-        return read_uri(uri)
-    except GraphError as exc:
-        raise ConstraintError(f"{what}: the bytes at '{_without_secrets(uri)}' cannot be read: {exc}") from exc
+    def _refusal(self, uri: str, what: str) -> str:
+        places = ", ".join(self.bases) or "there is none; name them with external_blobs=[…] or --blobs-from"
+        return f"{what}: '{uri}' lies outside the graph, below none of the places it may refer to: {places}"
 
 
 def _without_secrets(uri: str) -> str:

@@ -25,9 +25,9 @@ DATA = """
 
 @pytest.fixture
 def graph(tmp_path: Path) -> omnigraph.Graph:
-    graph = omnigraph.create(tmp_path / "g.omni", schema=SCHEMA)
+    graph = omnigraph.create(tmp_path / "g.omni", schema=SCHEMA, external_blobs=["file:///archive"])
     (tmp_path / "data.jsonl").write_text(DATA.lstrip())
-    graph.load(tmp_path / "data.jsonl", mode="append")
+    graph.load(tmp_path / "data.jsonl", mode="overwrite")
     return graph
 
 

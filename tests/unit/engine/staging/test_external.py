@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.staging.external import ExternalBlobs
-from omnigraph.errors import ConstraintError, InputError
+from omnigraph.errors import ConstraintError
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  note: String? }"
 
@@ -50,8 +50,7 @@ def record(name: str, body: str | None) -> bytes:
 )
 def test_a_base_is_a_prefix_component_by_component(uri: str, allowed: bool) -> None:
     assert ExternalBlobs(("s3://depot/in/",)).allows(uri) is allowed
-    assert ExternalBlobs().allows(uri)
-    assert not ExternalBlobs(()).allows(uri)
+    assert not ExternalBlobs().allows(uri)
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
@@ -102,13 +101,13 @@ def test_bytes_that_cannot_be_read_refuse_the_write(graph: omnigraph.Graph, depo
     assert graph.snapshot().version == version
 
 
-def test_loads_on_spark_do_not_pass_the_check_by(graph: omnigraph.Graph, depot: Path) -> None:
-    with pytest.raises(InputError, match="engine='local'"):
-        graph.load(record("x", (depot / "empty").as_uri()), mode="append", engine="spark")
-
-
-def test_a_graph_that_names_no_bases_keeps_references_as_they_are(tmp_path: Path, depot: Path) -> None:
-    graph = omnigraph.create(tmp_path / "open", SCHEMA)
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_without_a_named_place_no_reference_is_new(tmp_path: Path, depot: Path, mode: str) -> None:
+    graph = omnigraph.create(tmp_path / "shut", SCHEMA)
+    version = graph.snapshot().version
     uri = (depot / "a b.bin").as_uri()
-    graph.load(record("x", uri), mode="append", engine="local")
-    assert graph.stat_blob("Doc", "x", "body").uri == uri
+    with pytest.raises(ConstraintError, match="external_blobs"):
+        graph.load(record("x", uri), mode=mode, engine="local")
+    with pytest.raises(ConstraintError, match="external_blobs"):
+        graph.mutate('query q($u: Blob) { insert Doc { name: "x", body: $u } }', {"u": uri})
+    assert graph.snapshot().version == version

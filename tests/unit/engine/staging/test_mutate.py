@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 import pytest
 
@@ -110,15 +109,6 @@ def test_an_update_keeps_what_it_does_not_assign_blobs_included(harbour):
     harbour.mutate("update Vessel set { manual: $b } where name = $n", "$b: Blob?, $n: String", parameters={"n": "c"})
     [row] = harbour.context.manifest.snapshot().open("node:Vessel").scan(["manual"], "id = 'AB-20'").to_pylist()
     assert row == {"manual": None}
-
-
-def test_an_update_keeps_a_reference_without_following_it(harbour):
-    reference = "file:///nowhere/manual.pdf"
-    harbour.load(f'{{"type":"Vessel","data":{{"code":"AB-20","name":"b","kind":"tug","manual":"{reference}"}}}}')
-    harbour.mutate('update Vessel set { name: "c" } where code = "AB-20"')
-    [line] = [line for line in harbour.lines() if '"AB-20"' in line]
-    assert json.loads(line)["data"]["manual"] == reference
-    assert json.loads(line)["data"]["name"] == "c"
 
 
 def test_deleting_a_node_takes_its_edges_of_every_type_in_the_same_commit(harbour):
