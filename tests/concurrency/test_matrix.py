@@ -165,8 +165,8 @@ def test_a_cardinality_filled_meanwhile_is_found_on_the_second_look(people):
 def test_writers_of_different_tables_do_not_hinder_each_other(people):
     base = people.snapshot()
     people.mutate('insert L { text: "x" }')
-    people.mutate('update P set { n: 5 } where k = "a"', base=base)
-    people.mutate('delete L where text = "x"', base=people.snapshot())
+    assert people.mutate('update P set { n: 5 } where k = "a"', base=base).affected_nodes == 1
+    assert people.mutate('delete L where text = "x"', base=people.snapshot()).affected_nodes == 1
     people.check_settled()
 
 

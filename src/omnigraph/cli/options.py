@@ -84,3 +84,11 @@ BlobsFrom = Annotated[
     list[str] | None,
     typer.Option("--blobs-from", metavar="URI", help="A place blobs given as URIs may come from; repeatable."),
 ]
+SPARK_PANEL = "Spark"
+SparkMaster = Annotated[
+    str | None, typer.Option("--spark-master", metavar="URL", help="Spark's master.", rich_help_panel=SPARK_PANEL)
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", rich_help_panel=SPARK_PANEL),
+]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.commands.load import SPARK, Engine, spark_settings
-from omnigraph.cli.options import Branch, Profile, Store, Uri
+from omnigraph.cli.commands.load import Engine, spark_settings
+from omnigraph.cli.options import Branch, Profile, SparkConf, SparkMaster, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -43,13 +43,8 @@ def export(
     ] = None,
     format: Annotated[Format, typer.Option("--format", help="What to write; Parquet needs --to.")] = Format.JSONL,
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
-    master: Annotated[
-        str | None, typer.Option("--spark-master", metavar="URL", help="Spark's master.", rich_help_panel=SPARK)
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", rich_help_panel=SPARK),
-    ] = None,
+    master: SparkMaster = None,
+    conf: SparkConf = None,
     store: Store = None,
     profile: Profile = None,
 ) -> None:

@@ -24,6 +24,8 @@ from omnigraph.cli.options import (
     Json,
     Profile,
     Quiet,
+    SparkConf,
+    SparkMaster,
     Store,
     Uri,
     Yes,
@@ -33,8 +35,6 @@ from omnigraph.errors import InputError
 
 if TYPE_CHECKING:
     from omnigraph.engine.operations.outcomes import LoadResult
-
-SPARK = "Spark"
 
 
 class Mode(StrEnum):
@@ -86,13 +86,8 @@ def load(
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
     ] = None,
-    master: Annotated[
-        str | None, typer.Option("--spark-master", metavar="URL", help="Spark's master.", rich_help_panel=SPARK)
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", rich_help_panel=SPARK),
-    ] = None,
+    master: SparkMaster = None,
+    conf: SparkConf = None,
     blobs_from: BlobsFrom = None,
     actor: Actor = None,
     yes: Yes = False,
