@@ -1,8 +1,8 @@
-"""Reads beside ladybug, sqlite, numpy and pylance on the same data and questions, in one run.
+"""Reads beside ladybug and sqlite on the same data and questions, in one run; searches are in `benchmarks.search`.
 
     python -m benchmarks.read                     # 100,000 people, 1 M Knows, 200,000 posts with text and vectors
     python -m benchmarks.read --scale 0.1         # a tenth of it
-    python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit or large
+    python -m benchmarks.read --only traversal    # fixed, traversal, fresh, commit or large
     python -m benchmarks.read --keep DIR          # build the data once and use it again
 
 Every figure is milliseconds, p50 and p95 of warm calls over many parameters, result converted to rows. Memory is the
@@ -54,7 +54,6 @@ class Data:
     tables: dict[str, pa.Table]
     people: int
     posts: int
-    words: list[str] = field(default_factory=list)
 
 
 def generate(scale: float) -> Data:
@@ -84,7 +83,7 @@ def generate(scale: float) -> Data:
         }
     )
     created = pa.table({"src": pa.array(keys[rng.integers(0, people, posts)]), "dst": post["slug"]})
-    return Data({"Person": person, "Post": post, "Knows": knows, "Created": created}, people, posts, words)
+    return Data({"Person": person, "Post": post, "Knows": knows, "Created": created}, people, posts)
 
 
 def _words(rng: np.random.Generator, count: int) -> list[str]:
@@ -135,11 +134,6 @@ def build_sqlite(data: Data, path: Path) -> sqlite3.Connection:
     db.executemany("insert into knows values (?, ?)", zip(ends[0].to_pylist(), ends[1].to_pylist(), strict=True))
     db.execute("create index knows_src on knows (src, dst)")
     db.execute("create index knows_dst on knows (dst, src)")
-    db.execute("create virtual table post using fts5 (slug unindexed, body, tokenize = 'porter unicode61')")
-    post = data.tables["Post"]
-    db.executemany(
-        "insert into post values (?, ?)", zip(post["slug"].to_pylist(), post["body"].to_pylist(), strict=True)
-    )
     db.execute("analyze")
     db.commit()
     return db
@@ -374,60 +368,6 @@ def measure_traversals(report: Report, data: Data, graph: Graph, folder: Path, o
             report.measure(question, name, ask, arguments, least=1 if question in WHOLE else 3)
 
 
-def measure_search(report: Report, data: Data, graph: Graph, folder: Path, others: bool) -> None:
-    import lance
-    from lance.query import MatchQuery
-
-    matrix = np.ascontiguousarray(data.tables["Post"]["embedding"].combine_chunks().values.to_numpy()).reshape(
-        -1, DIMENSION
-    )
-    rng = np.random.default_rng(6)
-    queries = [vector / np.linalg.norm(vector) for vector in rng.standard_normal((20, DIMENSION), dtype=np.float32)]
-    texts = [" ".join(rng.choice(data.words[50:3000], 2)) for _ in range(40)]
-    near = (
-        "query q($q: Vector(384)) { match { $p: Post } return { $p.slug }"
-        " order { nearest($p.embedding, $q) } limit 10 }"
-    )
-    words = "query q($t: String) { match { $p: Post } return { $p.slug } order { bm25($p.body, $t) } limit 10 }"
-    hybrid = (
-        "query q($q: Vector(384), $t: String) { match { $p: Post } return { $p.slug }"
-        " order { rrf(nearest($p.embedding, $q), bm25($p.body, $t)) } limit 10 }"
-    )
-    report.measure("numpy matrix x vector", "numpy", lambda q: matrix @ q, queries)
-    report.measure(
-        "vector top 10, exact", "omnigraph", lambda q: graph.query(near, {"q": q.tolist()}).to_pylist(), queries
-    )
-    report.measure("bm25 top 10", "omnigraph", lambda t: graph.query(words, {"t": t}).to_pylist(), texts)
-    both = [(q, t) for q, t in zip(queries, texts, strict=False)]
-    report.measure(
-        "hybrid top 10",
-        "omnigraph",
-        lambda qt: graph.query(hybrid, {"q": qt[0].tolist(), "t": qt[1]}).to_pylist(),
-        both,
-    )
-    if not others:
-        return
-    dataset = lance.dataset(graph.snapshot().open("node:Post").uri)
-    kinds = {index["type"]: index["name"] for index in dataset.list_indices()}
-    if not any(kind.startswith("IVF") for kind in kinds):
-        copy = lance.write_dataset(dataset.to_table(columns=["slug", "body", "embedding"]), folder / "post.lance")
-        copy.create_index("embedding", "IVF_FLAT", num_partitions=256, metric="l2")
-        copy.create_scalar_index("body", "INVERTED")
-        dataset = copy
-    near_direct: Callable[[Any], Any] = lambda q: dataset.scanner(  # noqa: E731
-        columns=["slug"], nearest={"column": "embedding", "q": q, "k": 10}, disable_scoring_autoprojection=True
-    ).to_table()
-    report.measure("vector top 10, indexed", "pylance", near_direct, queries)
-    words_direct: Callable[[Any], Any] = lambda t: dataset.scanner(  # noqa: E731
-        columns=["slug"], full_text_query=MatchQuery(t, "body"), limit=10, disable_scoring_autoprojection=True
-    ).to_table()
-    report.measure("bm25 top 10", "pylance", words_direct, texts)
-    if (folder / "data.sqlite").exists():
-        db = sqlite3.connect(folder / "data.sqlite")
-        sql = "select slug from post where post match ? order by bm25(post) limit 10"
-        report.measure("bm25 top 10", "sqlite", lambda t: db.execute(sql, (t.replace(" ", " OR "),)).fetchall(), texts)
-
-
 # --- fixed cost, fresh processes, commits -----------------------------------------------------------------------------
 
 
@@ -566,7 +506,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="omnigraph-read-"))
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = options.only.split(",") if options.only else ["fixed", "traversal", "search", "fresh", "commit", "large"]
+    chosen = options.only.split(",") if options.only else ["fixed", "traversal", "fresh", "commit", "large"]
     report = Report()
     begin = time.perf_counter()
     data = generate(options.scale)
@@ -581,8 +521,6 @@ def main() -> None:
             measure_fixed(report, graph)
         if "traversal" in chosen:
             measure_traversals(report, data, graph, scratch, not options.alone)
-        if "search" in chosen:
-            measure_search(report, data, graph, scratch, not options.alone)
         if "fresh" in chosen:
             measure_fresh(report, root, scratch)
         if "commit" in chosen:
