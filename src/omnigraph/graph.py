@@ -9,39 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from functools import cached_property
 from importlib import import_module
 from types import TracebackType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.catalog.model import Catalog
-from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
-from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
-from omnigraph.engine.operations.branch import create_branch, delete_branch, list_branches
-from omnigraph.engine.operations.cleanup import CleanupReport, cleanup
-from omnigraph.engine.operations.create import create_graph
-from omnigraph.engine.operations.export import export_lines, write_lines
-from omnigraph.engine.operations.load import load
-from omnigraph.engine.operations.migrate import SchemaApplyResult, apply_schema
-from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import open_graph
-from omnigraph.engine.operations.optimize import OptimizeReport, optimize
-from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-from omnigraph.engine.operations.repair import RepairReport, repair
 from omnigraph.engine.operations.texts import read_query, read_schema
-from omnigraph.engine.operations.verify import VerifyReport, verify
 from omnigraph.engine.reading import ReadOptions, execute, explain_analyze, explain_order
 from omnigraph.engine.reading.context import EmbedsText
-from omnigraph.engine.recovery import Intent, heal
+from omnigraph.engine.recovery import heal
 from omnigraph.engine.recovery.contract import load_contract
-from omnigraph.engine.recovery.schema_lock import force_unlock
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.external import ExternalBlobs
-from omnigraph.engine.staging.lenient import read_leniently
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability, durability_of
 from omnigraph.engine.storage.layout import normalise_root
@@ -53,6 +36,14 @@ from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.operators import ReadPlan, WritePlan
 from omnigraph.plan.parameters import bind
 from omnigraph.results import QueryResult
+
+if TYPE_CHECKING:
+    from omnigraph.engine.operations.blobs import BlobInfo
+    from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
+    from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs
+
+# An operation that few programs need is imported by the verb that hands on to it: a process that opens a graph to ask
+# one question loads the engine that answers it, and none of the writers.
 
 _PIPELINE = "omnigraph.pipeline"
 """Where bulk loads live. Spark is an optional extra above this layer, so it is looked up by name when it is needed."""
@@ -77,6 +68,8 @@ def create(
         AlreadyExistsError: the location holds a graph.
         ParseError, SchemaError: the schema is not valid; nothing was created.
     """
+    from omnigraph.engine.operations.create import create_graph
+
     store = TableStore.at(normalise_root(uri), durability=_durability(durability))
     create_graph(store, read_schema(schema), force=force)
     return Graph(_trusting(open_graph(store), external_blobs), embedder=make_embedder(embedding))
@@ -123,10 +116,6 @@ class Graph:
         self._context = context
         self._embedder = embedder
         self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
-        self.branches = BranchVerbs(self)
-        self.history = HistoryVerbs(self)
-        self.schema = SchemaVerbs(self)
-        self.maintenance = MaintenanceVerbs(self)
 
     def __repr__(self) -> str:
         return f"Graph({self._context.root!r})"
@@ -138,6 +127,34 @@ class Graph:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @cached_property
+    def branches(self) -> BranchVerbs:
+        """The branches of the graph."""
+        from omnigraph.verbs import BranchVerbs
+
+        return BranchVerbs(self)
+
+    @cached_property
+    def history(self) -> HistoryVerbs:
+        """The commits of the graph."""
+        from omnigraph.verbs import HistoryVerbs
+
+        return HistoryVerbs(self)
+
+    @cached_property
+    def schema(self) -> SchemaVerbs:
+        """The accepted schema of the graph."""
+        from omnigraph.verbs import SchemaVerbs
+
+        return SchemaVerbs(self)
+
+    @cached_property
+    def maintenance(self) -> MaintenanceVerbs:
+        """Keeping the graph fast, small and sound."""
+        from omnigraph.verbs import MaintenanceVerbs
+
+        return MaintenanceVerbs(self)
 
     @property
     def uri(self) -> str:
@@ -204,10 +221,14 @@ class Graph:
         """
         context = self.context
         if lenient:
+            from omnigraph.engine.staging.lenient import read_leniently
+
             source, engine = read_leniently(source, context.catalog, here=engine != "spark"), "local"
         chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
         with durability_of(_durability(durability)):
             if chosen == "local":
+                from omnigraph.engine.operations.load import load
+
                 pipeline = import_module(_PIPELINE)
                 watch = pipeline.local_listener(progress)
                 source = pipeline.local_source(source, context.catalog, columns=columns, watch=watch)
@@ -332,6 +353,8 @@ class Graph:
         if path is None or (plain and not _is_folder(path)):
             if not plain:
                 raise InputError("an export that is not JSON lines of this process needs a folder to write to")
+            from omnigraph.engine.operations.export import export_lines, write_lines
+
             lines = export_lines(catalog, snapshot, types=types, tables=tables)
             return lines if path is None else write_lines(path, lines)
         result = import_module(_PIPELINE).export_graph(
@@ -376,6 +399,8 @@ class Graph:
             NotFoundError: there is no entity of this id, or its blob is null.
             InputError: it is not a Blob property, or the blob is a reference, whose URI the message names.
         """
+        from omnigraph.engine.operations.blobs import BlobSelector, read_blob
+
         selector = BlobSelector(type_name, id, property, entity)
         return read_blob(*self._view(branch, at), selector, offset=offset, length=length)
 
@@ -390,6 +415,8 @@ class Graph:
         entity: str | None = None,
     ) -> BlobInfo:
         """How large a blob is, or where it lies; raises as `read_blob` does, except that references are described."""
+        from omnigraph.engine.operations.blobs import BlobSelector, stat_blob
+
         selector = BlobSelector(type_name, id, property, entity)
         return stat_blob(*self._view(branch, at), selector)
 
@@ -419,6 +446,8 @@ class Graph:
             ConstraintError: it would break a rule of the schema; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
+        from omnigraph.engine.operations.mutate import mutate
+
         context = self.context
         plan = compile_query(context.catalog, read_query(source), name)
         if not isinstance(plan, WritePlan):
@@ -465,126 +494,3 @@ def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -
     if at is None:
         return context.manifest.snapshot(name)
     return context.manifest.history.snapshot_at(at, name)
-
-
-class BranchVerbs:
-    """The branches of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def list(self) -> list[str]:
-        """Every branch, main first, the others by name."""
-        return list_branches(self._graph.context)
-
-    def create(self, name: str, from_: str = MAIN, *, actor: str | None = None) -> Snapshot:
-        """Create a branch at the newest state of another one; nothing is copied. Returns its state.
-
-        Raises:
-            AlreadyExistsError: there is a branch of this name.
-            BranchNotFoundError: there is no branch to create it from.
-            ConflictError: its name and that of another branch contain each other, or the schema is being changed.
-        """
-        return create_branch(self._graph.context, name, source=from_, actor=actor)
-
-    def delete(self, name: str, *, actor: str | None = None) -> None:
-        """Delete a branch, with what only it has.
-
-        Raises:
-            BranchNotFoundError: there is none of this name.
-            ConflictError: another branch builds on it, or a write on it is in flight.
-        """
-        delete_branch(self._graph.context, name, actor=actor)
-
-
-class HistoryVerbs:
-    """The commits of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def list(self, branch: str = MAIN, limit: int | None = None, actor: str | None = None) -> list[CommitRecord]:
-        """The commits of a branch, newest first; `actor` keeps only that actor's."""
-        history = self._graph.context.manifest.history
-        if actor is None:
-            return history.list(parse_branch(branch), limit=limit)
-        found = [commit for commit in history.list(parse_branch(branch)) if commit.actor_id == actor]
-        return found if limit is None else found[:limit]
-
-    def show(self, commit_id: str) -> CommitRecord:
-        """One commit.
-
-        Raises:
-            CommitNotFoundError: there is none of this id.
-        """
-        return self._graph.context.manifest.history.find(commit_id)
-
-
-class SchemaVerbs:
-    """The accepted schema of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    @property
-    def source(self) -> str:
-        """The accepted schema as it was written."""
-        return self._graph.context.schema_source
-
-    def plan(self, desired: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
-        """The steps from the accepted schema to another one, and whether all of them are supported; writes nothing."""
-        catalog = compile_schema(read_schema(desired))
-        return plan_migration(self._graph.context.catalog, catalog, allow_data_loss=allow_data_loss)
-
-    def apply(
-        self, desired: str | os.PathLike[str], allow_data_loss: bool = False, actor: str | None = None
-    ) -> SchemaApplyResult:
-        """Accept another schema, as text or as the path of a `.pg` file; rows stay as they are.
-
-        Drops are soft: earlier commits keep the data. With `allow_data_loss` the older versions of what was dropped
-        are removed at once, for good.
-
-        Raises:
-            ParseError, SchemaError: it is not valid, or a step of the plan is not supported; nothing changed.
-            ConflictError: there are other branches, or others kept changing the graph; nothing changed.
-        """
-        return apply_schema(self._graph.context, read_schema(desired), allow_data_loss=allow_data_loss, actor=actor)
-
-    def unlock(self) -> bool:
-        """Remove the lock of a schema change that nobody is making any more; False when there was none."""
-        context = self._graph.context
-        if context.read_only:
-            raise InputError("this graph was opened read-only; open it read-write to remove its schema lock")
-        return force_unlock(context.recovery)
-
-
-class MaintenanceVerbs:
-    """Keeping a graph fast, small and sound."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def optimize(self, *, actor: str | None = None) -> OptimizeReport:
-        """Compact tables and complete the declared indexes, as one commit; content never changes."""
-        return optimize(self._graph.context, actor=actor)
-
-    def cleanup(self, *, keep_versions: int | None = None, older_than: timedelta | None = None) -> CleanupReport:
-        """Remove old versions for good; what any branch publishes stays. Given both bounds, a version must exceed both.
-
-        Raises:
-            InputError: neither bound is given.
-            RecoveryRequiredError: a write is unfinished.
-        """
-        return cleanup(self._graph.context, keep_versions=keep_versions, older_than=older_than)
-
-    def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairReport:
-        """Show, and with `confirm` settle, tables that another program changed behind the graph's back."""
-        return repair(self._graph.context, confirm=confirm, force=force, discard=discard)
-
-    def verify(self) -> VerifyReport:
-        """Walk the whole graph and report every inconsistency; reads only."""
-        return verify(self._graph.context)
-
-    def unfinished(self) -> Sequence[Intent]:
-        """The writes in flight or cut short at this moment, oldest first."""
-        return self._graph.context.recovery.intents.pending()

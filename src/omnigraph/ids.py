@@ -6,11 +6,10 @@ reads or writes.
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from typing import NewType
-
-from ulid import ULID
 
 from omnigraph.errors import InputError
 
@@ -28,11 +27,18 @@ REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
 
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+\Z")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM = random.SystemRandom()
 
 
 def new_ulid() -> str:
-    """A fresh 26-character ULID; lexical order is age order to the millisecond."""
-    return str(ULID())
+    """A fresh 26-character ULID, 48 bits of milliseconds and 80 random ones; lexical order is age order.
+
+    >>> len(new_ulid()), new_ulid() != new_ulid()
+    (26, True)
+    """
+    number = (time.time_ns() // 1_000_000) << 80 | _RANDOM.getrandbits(80)
+    return "".join([_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5)])
 
 
 def now_micros() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +83,8 @@ class QueryResult:
         return "\n".join([f"{self.query_name}: {count}", *lines, *more])
 
     def _repr_html_(self) -> str:
+        import html  # Only a notebook asks for this.
+
         header = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self._head()

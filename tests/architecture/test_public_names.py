@@ -43,7 +43,7 @@ def test_a_graph_has_the_promised_verbs() -> None:
 
 def test_the_groups_have_the_promised_verbs() -> None:
     graph = Graph.__new__(Graph)
-    from omnigraph.graph import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs
+    from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs
 
     assert parameters(BranchVerbs(graph).create)[:2] == ["name", "from_"]
     assert parameters(BranchVerbs(graph).list) == []

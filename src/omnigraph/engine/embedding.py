@@ -7,21 +7,21 @@ tests, the others speak HTTP. Nothing is loaded or contacted before the first te
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import struct
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from omnigraph.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from urllib.request import Request
 
 Vector = tuple[float, ...]
 LOCAL_MODEL = "omnigraph/wordllama-256"
@@ -185,11 +185,16 @@ class LocalEmbedder:
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
-Send = Callable[[urllib.request.Request, float], bytes]
+# HTTP is imported where a request is made: it takes longer to load than the model inside the process, and every graph
+# that is opened comes through this module.
+
+Send: TypeAlias = "Callable[[Request, float], bytes]"
 
 
-def _send(request: urllib.request.Request, timeout_seconds: float) -> bytes:
-    with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
+def _send(request: Request, timeout_seconds: float) -> bytes:
+    from urllib.request import urlopen
+
+    with urlopen(request, timeout=timeout_seconds) as response:
         return bytes(response.read())
 
 
@@ -249,7 +254,10 @@ class HttpEmbedder:
         return _field(_field(answer, "embedding"), "values")
 
     def _post(self, url: str, body: dict[str, Any], headers: dict[str, str], deadline: float) -> Any:
-        request = urllib.request.Request(
+        from http.client import HTTPException
+        from urllib.request import Request
+
+        request = Request(
             url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers}, method="POST"
         )
         pause = self._config.retry_backoff_seconds
@@ -259,7 +267,7 @@ class HttpEmbedder:
                 return json.loads(self._send(request, min(self._config.timeout_seconds, max(left, 0.001))))
             except json.JSONDecodeError as exc:
                 raise StorageError(f"embedding provider at {self._base} did not answer JSON", kind="permanent") from exc
-            except (OSError, http.client.HTTPException) as exc:
+            except (OSError, HTTPException) as exc:
                 if not _may_pass(exc) or attempt == self._config.retry_attempts:
                     raise _failure(exc, self._base, attempt) from exc
                 if time.monotonic() + pause >= deadline:
@@ -271,11 +279,15 @@ class HttpEmbedder:
 
 def _may_pass(exc: Exception) -> bool:
     """Too many requests, server errors, timeouts and lost connections; a refusal stays a refusal."""
-    return not isinstance(exc, urllib.error.HTTPError) or exc.code == 429 or exc.code >= 500
+    from urllib.error import HTTPError
+
+    return not isinstance(exc, HTTPError) or exc.code == 429 or exc.code >= 500
 
 
 def _failure(exc: Exception, base: str, attempts: int) -> StorageError:
-    what = f"HTTP {exc.code}" if isinstance(exc, urllib.error.HTTPError) else str(exc) or type(exc).__name__
+    from urllib.error import HTTPError
+
+    what = f"HTTP {exc.code}" if isinstance(exc, HTTPError) else str(exc) or type(exc).__name__
     kind = "transient" if _may_pass(exc) else "configuration"
     tries = "" if attempts == 1 else f" after {attempts} attempts"
     return StorageError(f"embedding provider at {base} failed{tries}: {what}", kind=kind)
