@@ -65,12 +65,20 @@ def common_neighbours(
         rows = _likely_rows(signatures_of(first), signatures_of(second), nodes, others)
     else:
         rows = np.arange(len(nodes), dtype=np.int64)
-    ways, counterparts = (int(side.pair_degrees(ends[rows]).sum()) for side, ends in ((first, nodes), (second, others)))
-    if counterparts < ways:
-        # Either end may be followed: what both lead to is the same.
-        first, nodes, second, others, ways = second, others, first, nodes, counterparts
-    marks = marks_of(second) if is_large or _is_made(second, "marks") else None
-    return *_closed(first, nodes, second, others, rows, marks, allow), ways
+    sides = ((first, nodes, second, others), (second, others, first, nodes))
+    lengths, counterparts = (side[0].pair_degrees(side[1][rows]) for side in sides)
+    # Either end may be followed, as what both lead to is the same; where ends differ much, each row has its own choice.
+    is_second = counterparts < lengths
+    least = int(np.where(is_second, counterparts, lengths).sum())
+    ways, other_ways = int(lengths.sum()), int(counterparts.sum())
+    if least * 4 > 3 * min(ways, other_ways):
+        is_second[:] = other_ways < ways
+    found = _Ways()
+    for side, chosen in zip(sides, (rows[~is_second], rows[is_second]), strict=True):
+        if len(chosen):
+            marks = marks_of(side[2]) if is_large or _is_made(side[2], "marks") else None
+            found.add(*_closed(*side, chosen, marks, allow))
+    return *found.take(), int(counterparts[is_second].sum() + lengths[~is_second].sum())
 
 
 def _few(

@@ -66,6 +66,21 @@ def test_common_neighbours_are_those_of_the_two_sets(sizes, dead, shortcuts, mon
     assert heard
 
 
+def test_each_row_is_followed_from_the_end_that_leads_to_less(monkeypatch):
+    monkeypatch.setattr(closing, "FEW_ROWS", 0)
+    hubs = [(hub, c) for hub in (0, 1) for c in range(100)]
+    pairs = {*hubs, *((n, (n * 7) % 100) for n in range(2, 50)), *((n, (n * 3) % 100) for n in range(2, 50))}
+    starts, neighbours = (np.array(side) for side in zip(*sorted(pairs), strict=True))
+    csr = build_csr(starts, neighbours, np.arange(len(starts)))
+    adjacency = Adjacency((Part(csr, None, None, NONE, NONE),), len(starts))
+    rows = [(hub, n) for hub in (0, 1) for n in range(2, 50)] + [(n, hub) for hub in (0, 1) for n in range(2, 50)]
+    nodes, others = (np.array(side) for side in zip(*rows, strict=True))
+    met, owner, ways = common_neighbours(adjacency, nodes, adjacency, others, lambda _: None)
+    expected = {(r, c) for r, (a, b) in enumerate(rows) for c in range(100) if {(a, c), (b, c)} <= pairs}
+    assert set(zip(owner.tolist(), met.tolist(), strict=True)) == expected
+    assert ways == len(met) == len(expected)
+
+
 @pytest.mark.parametrize("listed", [0, 4096])
 def test_rows_that_begin_at_one_node_meet_what_it_shares_with_the_others(listed, monkeypatch):
     monkeypatch.setattr(closing, "LISTED_MAX", listed)
