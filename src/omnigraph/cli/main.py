@@ -6,6 +6,7 @@ code. A verb is listed once, in `VERBS`.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -54,6 +55,8 @@ def main(words: Sequence[str] | None = None) -> None:
         # Data is UTF-8 whatever the locale says, so that a result never depends on the machine it was asked from.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
+    # A command loads much that stays, and ends soon: looking for garbage as often as a server does would only delay it.
+    gc.set_threshold(50_000, 20, 100)
     _install_failpoints()
     sys.exit(run(sys.argv[1:] if words is None else words))
 
