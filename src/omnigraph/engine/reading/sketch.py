@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ class Level:
     def nbytes(self) -> int:
         """What the arrays occupy."""
         return sum(int(getattr(self, name).nbytes) for name in PARTS)
+
+    @cached_property
+    def most_lost(self) -> float:
+        """What the bytes of no row leave out more than."""
+        return float(self.lost.max(initial=0.0))
 
 
 PARTS = ("codes", "scales", "squares", "lost", "outside")
@@ -208,10 +214,48 @@ Measure = Callable[[Ints], Doubles]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of the squared distances of some rows: about this much, and no less than that."""
+    """What one level knows of the squared distances of some rows, or of all."""
 
+    level: Level
+    rows: Ints | None
+    core: Singles
+    """The squared distance between what the bytes hold, rounded down."""
     estimate: Singles
-    least: Singles
+    """About the squared distance."""
+    lost: float
+    """At least the length of what the bytes of the query leave out."""
+    beyond: float = 0.0
+    """About the length of the query outside the directions of a head."""
+    slack: float | None = None
+    """How far lengths outside may be off; None for a body."""
+
+    def least(self, which: Ints | None = None) -> Singles:
+        """What the squared distances are no less than, of some of the rows or of all."""
+        rows = which if self.rows is None else self.rows if which is None else self.rows[which]
+        missing = self.level.lost if rows is None else self.level.lost[rows]
+        least: Singles = np.sqrt(np.maximum(self.core if which is None else self.core[which], 0))
+        least -= missing
+        least -= np.float32(self.lost)
+        np.maximum(least, 0, out=least)
+        least *= least
+        if self.slack is not None:
+            outside = self.level.outside if rows is None else self.level.outside[rows]
+            gap = np.abs(outside - np.float32(self.beyond))
+            gap -= np.float32(self.slack)
+            np.maximum(gap, 0, out=gap)
+            gap *= gap
+            least += gap
+        least *= np.float32(1 - ROUNDING)
+        return least
+
+    def close(self, known: float) -> Ints:
+        """The rows that may be within a known squared distance; what is known of most is asked of them alone.
+
+        No row loses more than the one that loses most, so a distance of bytes above all of it settles the matter.
+        """
+        reach = (math.sqrt(known / (1 - ROUNDING)) + self.level.most_lost + self.lost) * (1 + 16 * EPS)
+        which = np.flatnonzero(self.core <= reach * reach * (1 + 16 * EPS))
+        return np.asarray(which[self.least(which) <= known])
 
 
 @dataclass(frozen=True)
@@ -246,9 +290,9 @@ def narrow(
         bounds = _bounds(sketch, level, moved, rows)
         if rows is None and chosen.without is not None:
             bounds.estimate[chosen.without] = np.inf
-            bounds.least[chosen.without] = np.inf
+            bounds.core[chosen.without] = np.inf
         known = min(known, distance_within(bounds.estimate, rows, count, measure))
-        close = np.flatnonzero(bounds.least <= known)
+        close = bounds.close(known)
         rows = close if rows is None else rows[close]
     return np.arange(len(sketch)) if rows is None else rows, known
 
@@ -279,7 +323,9 @@ def _bounds(sketch: Sketch, level: Level, moved: Doubles, rows: Ints | None) -> 
     """Estimate distances from one level, for some rows or for all."""
     if rows is not None and 4 * len(rows) >= len(sketch):
         whole = _bounds(sketch, level, moved, None)
-        return Bounds(whole.estimate[rows], whole.least[rows])
+        core = whole.core[rows]
+        estimate = core if whole.estimate is whole.core else whole.estimate[rows]
+        return Bounds(level, rows, core, estimate, whole.lost, whole.beyond, whole.slack)
     error = _basis_error(sketch.basis) if level is sketch.head else 0.0
     # Not by the matrix library: waking its threads takes longer than such a small product.
     numbers = np.einsum("i,ij->j", moved, sketch.basis) if error else moved
@@ -288,30 +334,21 @@ def _bounds(sketch: Sketch, level: Level, moved: Doubles, rows: Ints | None) -> 
     held = scale * asked.astype(np.float64)
     length = math.sqrt(float(np.vdot(moved, moved)))
     lost = math.sqrt(float(((numbers - held) ** 2).sum())) + (error + EPS) * length
-    codes, scales, squares, missing = level.codes, level.scales, level.squares, level.lost
+    codes, scales, squares = level.codes, level.scales, level.squares
     if rows is not None:
-        codes, scales, squares, missing = codes[rows], scales[rows], squares[rows], missing[rows]
-    estimate = _products(asked, codes)
-    estimate *= scales
-    estimate *= np.float32(-2 * scale)
-    estimate += squares
-    estimate += np.float32(float(np.vdot(held, held)) * (1 - ROUNDING))
-    least = np.sqrt(np.maximum(estimate, 0))
-    least -= missing
-    least -= np.float32(lost * (1 + 8 * EPS))
-    np.maximum(least, 0, out=least)
-    least *= least
-    if error:
-        outside = level.outside if rows is None else level.outside[rows]
-        beyond = math.sqrt(max(length * length - float(np.vdot(numbers, numbers)), 0.0))
-        gap = np.abs(outside - np.float32(beyond))
-        gap -= np.float32(_outside_error(error) * (sketch.longest + length))
-        np.maximum(gap, 0, out=gap)
-        gap *= gap
-        least += gap
-        estimate += outside * outside
-    least *= np.float32(1 - ROUNDING)
-    return Bounds(estimate, least)
+        codes, scales, squares = codes[rows], scales[rows], squares[rows]
+    core = _products(asked, codes)
+    core *= scales
+    core *= np.float32(-2 * scale)
+    core += squares
+    core += np.float32(float(np.vdot(held, held)) * (1 - ROUNDING))
+    lost *= 1 + 8 * EPS
+    if not error:
+        return Bounds(level, rows, core, core, lost)
+    outside = level.outside if rows is None else level.outside[rows]
+    beyond = math.sqrt(max(length * length - float(np.vdot(numbers, numbers)), 0.0))
+    slack = _outside_error(error) * (sketch.longest + length)
+    return Bounds(level, rows, core, core + outside * outside, lost, beyond, slack)
 
 
 def _products(asked: Bytes, codes: Bytes) -> Singles:

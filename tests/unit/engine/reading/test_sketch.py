@@ -56,10 +56,12 @@ def test_no_bound_is_above_the_exact_distance(shape, dimension):
         distances = exact(matrix, query)
         for level in sketch.levels():
             bounds = sketches._bounds(sketch, level, query.astype(np.float64) - sketch.centre, None)
-            assert (bounds.least <= distances).all()
+            assert (bounds.least() <= distances).all()
+            for known in (0.0, *np.quantile(distances, [0.001, 0.1, 1.0]).tolist(), np.inf):
+                assert bounds.close(known).tolist() == np.flatnonzero(bounds.least() <= known).tolist()
             some = np.flatnonzero(rng.random(len(matrix)) < 0.1)
             fewer = sketches._bounds(sketch, level, query.astype(np.float64) - sketch.centre, some)
-            assert (fewer.least <= distances[some]).all()
+            assert (fewer.least() <= distances[some]).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
