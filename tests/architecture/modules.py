@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "omnigraph"
@@ -27,9 +27,14 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(encoding="utf-8"))
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Everything in the tree; kept, because many rules look through it."""
+        return tuple(ast.walk(self.tree))
+
     def imports(self) -> Iterator[str]:
         """The top-level package of every import, wherever in the file it stands."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -39,5 +44,6 @@ class Module:
         return self.name == home or self.name.startswith(f"{home}.")
 
 
+@cache
 def modules() -> list[Module]:
     return [Module(path) for path in sorted(SOURCE.rglob("*.py"))]

@@ -60,13 +60,13 @@ def _exempt(module: Module, line: int) -> bool:
 
 def _calls(module: Module) -> Iterator[tuple[str, int]]:
     """Every method call of a module, by name and line."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node.func.attr, node.lineno
 
 
 def _attributes(module: Module, name: str) -> Iterator[int]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr == name:
             yield node.lineno
 
@@ -82,7 +82,7 @@ def _found(look: Callable[[Module], Iterator[tuple[str, int]]]) -> dict[str, lis
 
 def test_no_module_outside_storage_names_lance() -> None:
     def names(module: Module) -> Iterator[tuple[str, int]]:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Name) and node.id == "lance":
                 yield node.id, node.lineno
 
@@ -100,7 +100,7 @@ def test_no_module_outside_storage_reaches_the_dataset_of_a_handle() -> None:
 
 def test_inline_operations_are_used_only_where_they_are_registered() -> None:
     def uses(module: Module) -> Iterator[tuple[str, int]]:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Attribute)
@@ -147,14 +147,14 @@ def test_only_recovery_opens_the_folder_of_intents() -> None:
     users = {
         module.name
         for module in _outside()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute | ast.Name)
         and (node.attr if isinstance(node, ast.Attribute) else node.id) == "RECOVERY_DIR"
     }
     literal = {
         module.name
         for module in _outside()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__recovery")
     }
     assert {name for name in users | literal if not name.startswith("engine.recovery")} == set()

@@ -65,7 +65,7 @@ def test_the_pure_layers_touch_neither_disk_nor_network() -> None:
 def _environment_reads(module: Module) -> list[int]:
     return [
         node.lineno
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute)
         and node.attr in ("environ", "getenv")
         and isinstance(node.value, ast.Name)

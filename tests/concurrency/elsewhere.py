@@ -16,6 +16,7 @@ from pathlib import Path
 from omnigraph import failpoints
 from omnigraph.engine.recovery import owner
 from omnigraph.engine.recovery.presence import Presence
+from omnigraph.engine.staging import turns
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import child_process
@@ -32,8 +33,8 @@ def settle_elsewhere(name: str) -> None:
     for module in ("sidecars", "drift", "schema_lock", "branch_lock", "presence"):
         imported = __import__(f"omnigraph.engine.recovery.{module}", fromlist=["this_process"])
         imported.this_process = owner.this_process
-    # Turns are a courtesy among writers of one machine.
-    tempfile.tempdir = tempfile.mkdtemp(prefix=f"omnigraph-{name}-")
+    # Turns are a courtesy among writers of one machine; where their files are was decided before this process began.
+    tempfile.tempdir = turns._FILES.folder = tempfile.mkdtemp(prefix=f"omnigraph-{name}-")
 
 
 def open_with_lease(root: str, lease_seconds: float, options: Mapping[str, str]) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,27 @@ from tests.crash.writes import MUTATIONS, Optimize
 from omnigraph import failpoints
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.decide import RecoveryKind
+from omnigraph.engine.staging import gates
 from omnigraph.errors import ConflictError, GraphError, RecoveryRequiredError
-from omnigraph.graph import connect
-from omnigraph.testing.crash import baseline, check_recovered, copy_graph, crash_at_failpoint
+from omnigraph.graph import Graph, connect
+from omnigraph.testing.crash import Write, baseline, check_recovered, copy_graph, crash_at_failpoint
 from omnigraph.testing.failpoints import configured
 
 MULTI = MUTATIONS["insert nodes and an edge"]
+
+
+@dataclass(frozen=True)
+class Impatient:
+    """A write that soon goes on without its turn, which here is had by somebody who stands still."""
+
+    write: Write
+
+    def run(self, root: str) -> None:
+        gates.TURN_SECONDS = 0.05
+        self.write.run(root)
+
+    def again(self, graph: Graph) -> None:
+        self.write.again(graph)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +57,7 @@ def test_optimize_meets_a_writer_that_died_after_it_had_looked(
         thread = threading.Thread(target=run)
         thread.start()
         assert plan.wait_until_reached(failpoints.SIDECAR_WRITE)
-        assert crash_at_failpoint(MULTI, root, f"{dies_at}=exit")
+        assert crash_at_failpoint(Impatient(MULTI), root, f"{dies_at}=exit")
         plan.release(failpoints.SIDECAR_WRITE)
         thread.join(60)
     assert not thread.is_alive()

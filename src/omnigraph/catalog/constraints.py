@@ -7,13 +7,14 @@ one place here. Everything wrong is a `ParseError` that points at the annotation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import CheckRule, Embedding, Property, RangeRule
 from omnigraph.catalog.types import Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.language import schema_ast as ast
 from omnigraph.language.source import Source, Span
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.types import PropertyType
@@ -50,15 +51,15 @@ def id_from_values(node_type: NodeType, values: Mapping[str, Any]) -> str:
 def _one(kind: PropertyType, value: Any) -> pa.Array:
     if isinstance(value, dt.datetime):  # Arrow would cut a time to its day
         moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
-        return pa.array([millis_of(moment)], pa.int64()).view(pa.date64())
-    return pa.array([value], type=arrow_type(kind))
+        return arrays.array([millis_of(moment)], pa.int64()).view(pa.date64())
+    return arrays.array([value], type=arrow_type(kind))
 
 
 def key_text(node_type: NodeType, name: str, column: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The canonical text of one key column."""
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(values, pa.ChunkedArray):  # combining no chunks at all gives a chunked array again
-        values = pa.array([], type=column.type)
+        values = arrays.array([], type=column.type)
     kind = values.type
     if pa.types.is_dictionary(kind):
         return key_text(node_type, name, values.dictionary_decode())
@@ -83,7 +84,7 @@ def _float_text(node_type: NodeType, name: str, values: pa.Array) -> pa.StringAr
     text = values.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
     text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
-    return pc.if_else(pc.equal(values, pa.scalar(0, values.type)), "0", text)
+    return pc.if_else(pc.equal(values, arrays.scalar(0, values.type)), "0", text)
 
 
 def _json_string(text: pa.StringArray) -> pa.StringArray:
@@ -91,5 +92,5 @@ def _json_string(text: pa.StringArray) -> pa.StringArray:
     if pc.any(special, min_count=0).as_py():
         # Few keys hold quotes or control characters, so only those take the slow way.
         escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in text.filter(special).to_pylist()]
-        text = pc.replace_with_mask(text, special, pa.array(escaped, type=pa.string()))
+        text = pc.replace_with_mask(text, special, arrays.array(escaped, type=pa.string()))
     return pc.binary_join_element_wise('"', text, '"', "")

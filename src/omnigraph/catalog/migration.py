@@ -7,7 +7,7 @@ reports every problem at once; a plan with such a step is not applied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.catalog.constraints import COLUMN_CONSTRAINTS
 from omnigraph.catalog.identity import constraints_json
@@ -35,6 +35,7 @@ from omnigraph.catalog.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
+from omnigraph.dataclass import dataclass
 
 __all__ = ["MigrationPlan", "carry_key_order", "key_orders", "plan_migration", "with_key_orders"]
 

@@ -7,11 +7,12 @@ so a reader of this module needs none of the syntax. Build one with `omnigraph.c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from types import MappingProxyType
 
 from omnigraph.catalog.types import PropertyType
+from omnigraph.dataclass import dataclass
 from omnigraph.ids import TableKey, edge_key, node_key
 
 

@@ -6,12 +6,13 @@ stands for something that cannot be done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from omnigraph.catalog.identity import annotation_json, type_json
 from omnigraph.catalog.model import Annotation
 from omnigraph.catalog.types import PropertyType
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import SchemaError
 
 _SPELLING = {"from_name": "from", "to_name": "to"}

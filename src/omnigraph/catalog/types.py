@@ -6,8 +6,9 @@ Arrow or JSON; those translations live next to it in `arrow` and `values`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from omnigraph.dataclass import dataclass
 
 
 class Scalar(StrEnum):

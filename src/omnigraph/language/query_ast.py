@@ -7,8 +7,8 @@ language that choose between a few words (operators, functions) are kept as thos
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.language.schema_ast import TypeSyntax
 from omnigraph.language.source import NOWHERE, Source, Span
 

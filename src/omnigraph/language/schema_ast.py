@@ -5,8 +5,9 @@ Trees compare by content; spans take no part, so a tree equals the tree of its p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.dataclass import dataclass
 from omnigraph.language.source import NOWHERE, Source, Span
 
 LiteralValue = str | int | float | bool

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from omnigraph.dataclass import dataclass
 from omnigraph.language.literals import float_text, string_text
 from omnigraph.plan import operators as op
 

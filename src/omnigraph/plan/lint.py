@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import GraphError, ParseError
 from omnigraph.language import parse_query_file
 from omnigraph.language import query_ast as ast

@@ -8,10 +8,11 @@ never changes a result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.catalog.types import Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import TypeCheckError
 from omnigraph.language import query_ast as ast
 from omnigraph.plan.expressions import are_compatible, operand, text_match, type_of

@@ -8,11 +8,11 @@ resolved; no operator carries text to be parsed again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.catalog.types import PropertyType
+from omnigraph.dataclass import dataclass
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.plan.parameters import SAFE_INTEGER_MAX
 
 
@@ -66,9 +67,9 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _floats(column: pa.Array) -> list[Any]:
     values: list[Any] = column.cast(pa.float64()).to_pylist()
-    odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
+    odd = arrays.fill_null(pc.invert(pc.is_finite(column)), False)
     if pc.any(odd, min_count=0).as_py():
-        for position in np.flatnonzero(odd.to_numpy(zero_copy_only=False)):
+        for position in np.flatnonzero(arrays.to_numpy(odd)):
             values[position] = _ODD_FLOATS[repr(values[position])]
     return values
 
@@ -90,7 +91,7 @@ def _lists(column: pa.Array, js_safe: bool) -> list[Any]:
         items = column_to_json(column.values.slice(start, len(column) * width), js_safe=js_safe)
         bounds = [position * width for position in range(len(column) + 1)]
     else:
-        offsets = column.offsets.to_numpy()
+        offsets = arrays.to_numpy(column.offsets)
         items = column_to_json(column.values.slice(offsets[0], offsets[-1] - offsets[0]), js_safe=js_safe)
         bounds = (offsets - offsets[0]).tolist()
     present = column.is_valid().to_pylist()

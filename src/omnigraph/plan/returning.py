@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.catalog.types import Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.language import query_ast as ast
 from omnigraph.plan.expressions import (
     Aliases,

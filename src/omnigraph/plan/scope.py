@@ -7,10 +7,11 @@ everything outside it, while nothing outside sees what it binds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.types import PropertyType
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import TypeCheckError
 from omnigraph.language.source import Source, Span
 

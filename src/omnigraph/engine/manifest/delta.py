@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import SchemaRecord
 from omnigraph.ids import CommitId, TableKey
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute
 
+from omnigraph.catalog import arrays
 from omnigraph.engine.manifest.records import CommitRecord, Head
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.manifest.state import ManifestState
@@ -178,7 +179,7 @@ class History:
     @staticmethod
     def _held(handle: TableHandle, ids: Sequence[str]) -> pa.Array:
         if not ids or not handle.fragments():
-            return pa.array([], pa.utf8())
+            return arrays.array([], pa.utf8())
         return handle.scan(["graph_commit_id"], _among(ids))["graph_commit_id"].combine_chunks()
 
     def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:

@@ -12,9 +12,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph import failpoints
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, Lineage
 from omnigraph.engine.manifest.history import History

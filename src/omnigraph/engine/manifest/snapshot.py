@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import WRITTEN_BY, TableEntry
 from omnigraph.engine.manifest.state import ManifestState
 from omnigraph.engine.storage.handle import TableHandle

@@ -7,10 +7,11 @@ next one; both are pure, and the rows written are exactly the rows of the state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.records import (

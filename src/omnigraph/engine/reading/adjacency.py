@@ -6,12 +6,13 @@ A version is one large part, marked where its edges are gone, and a small part o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.kernels import (
     Bools,
     Csr,

@@ -7,7 +7,6 @@ sum is the same whichever way the planner went.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.types import Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints, distinct
@@ -89,8 +90,8 @@ def _key_numbers(context: Context, frame: Frame, key: Expression) -> Ints:
     encoded = pc.dictionary_encode(values, null_encoding="mask")
     indices = encoded.indices
     if indices.null_count:
-        indices = pc.fill_null(indices, len(encoded.dictionary))
-    return np.asarray(indices.to_numpy(), dtype=np.int64)
+        indices = arrays.fill_null(indices, len(encoded.dictionary))
+    return np.asarray(arrays.to_numpy(indices), dtype=np.int64)
 
 
 def canonical_floats(values: pa.Array) -> pa.Array:
@@ -98,7 +99,7 @@ def canonical_floats(values: pa.Array) -> pa.Array:
     numbers, valid = as_numpy(values)
     numbers = np.where(np.isnan(numbers), np.asarray(np.nan, dtype=numbers.dtype), numbers + 0)
     mask = None if valid is None else ~valid
-    return pa.array(numbers, type=values.type, mask=mask, from_pandas=False)
+    return arrays.array(numbers, type=values.type, mask=mask)
 
 
 def aggregate_column(context: Context, groups: Groups, aggregate: Aggregate) -> pa.Array:
@@ -107,19 +108,19 @@ def aggregate_column(context: Context, groups: Groups, aggregate: Aggregate) -> 
     if not isinstance(argument, PropertyRef):
         if aggregate.function is not AggregateFunction.COUNT:
             raise InternalError(f"{aggregate.function.value} of something that is not a property")
-        return pa.array(groups.counts(), pa.int64())
+        return arrays.array(groups.counts(), pa.int64())
     values = FrameRows(context, groups.frame).fetch(argument)
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    valid = arrays.to_numpy(values.is_valid())
     counts = groups.counts(None if values.null_count == 0 else valid)
     match aggregate.function:
         case AggregateFunction.COUNT:
-            return pa.array(counts, pa.int64())
+            return arrays.array(counts, pa.int64())
         case AggregateFunction.SUM | AggregateFunction.AVG:
             sums = group_sums(groups, values, valid)
             if aggregate.function is AggregateFunction.AVG:
                 with np.errstate(invalid="ignore", divide="ignore"):
                     sums = sums / counts
-            return pa.array(sums, pa.float64(), mask=counts == 0, from_pandas=False)
+            return arrays.array(sums, pa.float64(), mask=counts == 0)
         case AggregateFunction.MIN | AggregateFunction.MAX:
             return _extreme(groups, values, valid, aggregate.function is AggregateFunction.MAX)
 
@@ -128,13 +129,13 @@ def _extreme(groups: Groups, values: pa.Array, valid: npt.NDArray[np.bool_], lar
     rows = np.flatnonzero(valid)
     if not len(rows):
         return pa.nulls(len(groups), values.type)
-    key = sort_key(values.take(pa.array(rows)), descending=largest)
+    key = sort_key(values.take(arrays.array(rows)), descending=largest)
     order = np.lexsort((key, groups.group[rows]))
     member = groups.group[rows][order]
     head = np.concatenate(([True], member[1:] != member[:-1]))
     best = np.full(len(groups), -1, dtype=np.int64)
     best[member[head]] = rows[order[head]]
-    return values.take(pa.array(best, mask=best < 0))
+    return values.take(arrays.array(best, mask=best < 0))
 
 
 def group_sums(groups: Groups, values: pa.Array, valid: npt.NDArray[np.bool_]) -> Floats:

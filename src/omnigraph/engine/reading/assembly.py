@@ -7,12 +7,12 @@ what the commit was, not what the table is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.adjacency import Adjacency, Part, pairs_in
 from omnigraph.engine.reading.edges import EdgeView
 from omnigraph.engine.reading.kernels import Bools, Csr, Ints, expand_slots, find_edges, first_of_pair, slot_starts

@@ -12,7 +12,6 @@ import os
 import shutil
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import CACHE_DIR
 from omnigraph.ids import new_ulid

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
+from omnigraph.dataclass import dataclass
 from omnigraph.ids import new_ulid
 
 Codes = npt.NDArray[np.int32]
@@ -40,16 +41,16 @@ class _Sorted:
 
     @classmethod
     def of(cls, ids: pa.Array) -> _Sorted:
-        codes = pc.sort_indices(ids).to_numpy().astype(np.int32)
-        return cls(ids, ids.take(pa.array(codes)), codes)
+        codes = arrays.to_numpy(pc.sort_indices(ids)).astype(np.int32)
+        return cls(ids, ids.take(arrays.array(codes)), codes)
 
     def find(self, ids: pa.Array) -> Codes:
         """The code of each id, or -1; a binary search per id."""
         if not len(self.ids):
             return np.full(len(ids), -1, dtype=np.int32)
-        where = pc.search_sorted(self.ordered, ids).to_numpy()
+        where = arrays.to_numpy(pc.search_sorted(self.ordered, ids))
         inside = np.minimum(where, len(self.ids) - 1)
-        same = pc.equal(self.ordered.take(pa.array(inside)), ids).to_numpy(zero_copy_only=False)
+        same = arrays.to_numpy(pc.equal(self.ordered.take(arrays.array(inside)), ids))
         return np.where(same, self.codes[inside], -1).astype(np.int32)
 
     @property
@@ -72,8 +73,8 @@ def _places(ids: pa.Array | pa.ChunkedArray, known: pa.Array) -> Codes:
 def _places_of_some(ids: pa.Array | pa.ChunkedArray, known: pa.Array) -> Codes:
     found = pc.index_in(ids, value_set=known)
     if found.null_count:
-        found = pc.fill_null(found, -1)
-    codes: Codes = found.to_numpy().astype(np.int32)
+        found = arrays.fill_null(found, -1)
+    codes: Codes = arrays.to_numpy(found).astype(np.int32)
     return codes
 
 
@@ -83,7 +84,7 @@ class IdDictionary:
     def __init__(self, ids: pa.Array | None = None, *, lineage: str | None = None) -> None:
         self.lineage = lineage or new_ulid()
         """Names this assignment of codes; equal lineages agree on every code both have."""
-        self._sorted = _Sorted.of(pa.array([], pa.string()) if ids is None else ids)
+        self._sorted = _Sorted.of(arrays.array([], pa.string()) if ids is None else ids)
         self._tail: dict[str, int] = {}
         self._lock = threading.Lock()
         self.saved_count = 0
@@ -117,7 +118,7 @@ class IdDictionary:
         found = self._tail.get(entity_id)
         if found is not None:
             return found
-        return int(self._sorted.find(pa.array([entity_id], pa.string()))[0])
+        return int(self._sorted.find(arrays.array([entity_id], pa.string()))[0])
 
     def find(self, ids: pa.Array) -> Codes:
         """The code of each id, or -1, without learning new ones."""
@@ -133,7 +134,7 @@ class IdDictionary:
             codes = self._find(ids)
             missing = np.flatnonzero(codes < 0)
             if len(missing):
-                fresh = ids.take(pa.array(missing))
+                fresh = ids.take(arrays.array(missing))
                 codes[missing] = self._learn(fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh)
             return codes
 
@@ -145,9 +146,9 @@ class IdDictionary:
         if len(codes) == 1 and int(codes[0]) < len(folded.ids):
             return folded.ids.slice(int(codes[0]), 1)
         if not tail or not len(codes) or int(codes.max()) < len(folded.ids):
-            return folded.ids.take(pa.array(codes))
+            return folded.ids.take(arrays.array(codes))
         with self._lock:
-            return self._all_ids().take(pa.array(codes))
+            return self._all_ids().take(arrays.array(codes))
 
     def all_ids(self) -> pa.Array:
         """Every id, in code order."""
@@ -172,12 +173,12 @@ class IdDictionary:
         if self._tail:
             missing = np.flatnonzero(codes < 0)
             if 0 < len(missing) <= FEW:
-                sought = ids.take(pa.array(missing)).to_pylist()
+                sought = ids.take(arrays.array(missing)).to_pylist()
                 codes[missing] = [self._tail.get(entity_id, -1) for entity_id in sought]
             elif len(missing):
-                tail = pa.array(list(self._tail), pa.string())
-                places = pc.index_in(ids.take(pa.array(missing)), value_set=tail)
-                found = pc.fill_null(places, -1).to_numpy()
+                tail = arrays.array(list(self._tail), pa.string())
+                places = pc.index_in(ids.take(arrays.array(missing)), value_set=tail)
+                found = arrays.to_numpy(arrays.fill_null(places, -1))
                 codes[missing] = np.where(found >= 0, found + len(self._sorted.ids), -1)
         return codes
 
@@ -190,10 +191,10 @@ class IdDictionary:
                 self._tail[entity_id] = start + offset
         else:
             self._fold(fresh)
-        return np.asarray(encoded.indices.to_numpy() + start, dtype=np.int32)
+        return np.asarray(arrays.to_numpy(encoded.indices) + start, dtype=np.int32)
 
     def _fold(self, fresh: pa.Array | None = None) -> None:
-        parts = [self._sorted.ids, pa.array(list(self._tail), pa.string())]
+        parts = [self._sorted.ids, arrays.array(list(self._tail), pa.string())]
         if fresh is not None:
             parts.append(fresh)
         self._sorted = _Sorted.of(pa.concat_arrays([part.cast(pa.string()) for part in parts]))
@@ -202,4 +203,4 @@ class IdDictionary:
     def _all_ids(self) -> pa.Array:
         if not self._tail:
             return self._sorted.ids
-        return pa.concat_arrays([self._sorted.ids, pa.array(list(self._tail), pa.string())])
+        return pa.concat_arrays([self._sorted.ids, arrays.array(list(self._tail), pa.string())])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog import arrays
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.aggregate import aggregate_column, group_rows
 from omnigraph.engine.reading.context import Context, EmbedsText, OpensTables, ReadOptions, Step
 from omnigraph.engine.reading.frame import Frame
@@ -89,7 +91,7 @@ class ReadResult:
     def to_batches(self, rows_max: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows as record batches; each is made when it is reached, and none is kept."""
         if self._batches is None and self._count is not None:
-            counts = [pa.array([self._count], pa.int64())] * len(self.schema)
+            counts = [arrays.array([self._count], pa.int64())] * len(self.schema)
             self._batches = (pa.RecordBatch.from_arrays(counts, schema=self.schema),)
         if self._batches is not None:
             for batch in self._batches:
@@ -216,7 +218,7 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         """A column of the groups, fetched for the rows of interest only."""
         found = computed.get(expression)
         if found is not None:
-            return found if rows is None else found.take(pa.array(rows))
+            return found if rows is None else found.take(arrays.array(rows))
         first = groups.first if rows is None else groups.first[rows]
         return evaluate(context, expression, frame.take(first) if keys else Frame(len(first)), {})
 
@@ -228,9 +230,9 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         ordered = {key.expression for key in plan.order}
         sort_keys.extend(sort(key, False) for key in keys if key not in ordered)
     rows = _in_order(context, len(groups), sort_keys)
-    arrays = [
+    columns = [
         _fit(column(projection.expression, rows), kind.type)
         for projection, kind in zip(plan.projections, prepared.schema, strict=True)
     ]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=prepared.schema)
+    batch = pa.RecordBatch.from_arrays(columns, schema=prepared.schema)
     return ReadResult(prepared.schema, batch.num_rows, context.steps, context, plan.projections, _batches=(batch,))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import ranges
@@ -59,7 +60,7 @@ def join_by_value(context: Context, frame: Frame, link: ValueJoin) -> Frame:
     left = FrameRows(context, frame).fetch(link.bound)
     right = view.take(link.other.property, view.position_of(codes))
     encoded = pc.dictionary_encode(pa.concat_arrays([left, right.cast(left.type)]))
-    keys = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
+    keys = arrays.to_numpy(arrays.fill_null(encoded.indices, -1)).astype(np.int64)
     left_keys, right_keys = keys[: len(left)], keys[len(left) :]
     held = np.flatnonzero(right_keys >= 0)
     held = held[np.argsort(right_keys[held], kind="stable")]

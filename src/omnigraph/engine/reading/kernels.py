@@ -7,11 +7,12 @@ entry of a compressed adjacency; a *pair* is a (start, neighbour) combination, m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from omnigraph.dataclass import dataclass
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -7,7 +7,6 @@ memory is left where it is for longer, if the table has an index to ask instead.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.types import INTEGERS, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.tables import Group, TableView
@@ -119,8 +120,8 @@ class SortedTexts:
     @classmethod
     def of(cls, column: pa.Array) -> SortedTexts:
         """Sort one column of one group."""
-        order = pc.sort_indices(column).to_numpy()[: len(column) - column.null_count]
-        return cls._ordered(column.take(pa.array(order)), order.astype(np.int32))
+        order = arrays.to_numpy(pc.sort_indices(column))[: len(column) - column.null_count]
+        return cls._ordered(column.take(arrays.array(order)), order.astype(np.int32))
 
     @classmethod
     def _ordered(cls, values: pa.Array, rows: Rows) -> SortedTexts:
@@ -148,7 +149,7 @@ class SortedTexts:
         if low + 1 == count or leads[low + 1] != lead:
             return self.rows[low : low + (self.values[low].as_py() == value)]
         part = self.values.slice(low, bisect_right(leads, lead, low) - low)
-        wanted = pa.scalar(value, part.type)
+        wanted = arrays.scalar(value, part.type)
         first = low + pc.search_sorted(part, wanted, side="left").as_py()
         return self.rows[first : low + pc.search_sorted(part, wanted, side="right").as_py()]
 
@@ -156,9 +157,9 @@ class SortedTexts:
         """With further rows, numbered from `start`, put into their places."""
         if not len(more.rows):
             return self
-        places = pc.search_sorted(self.values, more.values, side="right").to_numpy().astype(np.int64)
+        places = arrays.to_numpy(pc.search_sorted(self.values, more.values, side="right")).astype(np.int64)
         order = np.insert(np.arange(len(self.values)), places, len(self.values) + np.arange(len(more.values)))
-        values = pa.concat_arrays([self.values, more.values]).take(pa.array(order))
+        values = pa.concat_arrays([self.values, more.values]).take(arrays.array(order))
         return self._ordered(values, np.insert(self.rows, places, more.rows + np.int32(start)))
 
 
@@ -283,7 +284,7 @@ def _from_index(view: TableView, reference: PropertyRef, value: Any) -> Ints:
     """Ask the table's own index, which also looks at rows written after it was built and leaves out deleted ones."""
     literal = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
     found = view.handle.scan([], f"`{reference.property}` = {literal}", with_row_address=True)
-    addresses = found["_rowaddr"].to_numpy().astype(np.uint64)
+    addresses = arrays.to_numpy(found["_rowaddr"]).astype(np.uint64)
     places = {fragment.id: place for place, fragment in enumerate(view.fragments)}
     owner = np.array([places[i] for i in (addresses >> np.uint64(32)).tolist()], dtype=np.int64)
     positions = view.starts[owner] + (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import simsimd
 
+from omnigraph.catalog import arrays
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.persist import load_sketch, save_sketch
@@ -89,8 +90,8 @@ def as_matrix(array: pa.FixedSizeListArray) -> tuple[Singles, Bools | None]:
     """A vector column as a matrix, and which of its rows are not null (None when all are)."""
     width = array.type.list_size
     flat = array.values.slice(array.offset * width, len(array) * width)
-    matrix = flat.to_numpy(zero_copy_only=flat.null_count == 0).reshape(len(array), width)
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    matrix = arrays.to_numpy(flat).reshape(len(array), width)
+    valid = arrays.to_numpy(array.is_valid()) if array.null_count else None
     return matrix, valid
 
 

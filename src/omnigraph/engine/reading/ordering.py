@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
@@ -57,11 +58,11 @@ def _text_ranks(array: pa.Array) -> npt.NDArray[np.int64]:
         places = {text: place for place, text in enumerate(sorted({t for t in texts if t is not None}), 1)}
         return np.array([0 if text is None else places[text] for text in texts], dtype=np.int64)
     encoded = pc.dictionary_encode(array)
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    order = arrays.to_numpy(pc.sort_indices(encoded.dictionary))
     ranks = np.empty(len(order) + 1, dtype=np.int64)
     ranks[order] = np.arange(1, len(order) + 1)
     ranks[len(order)] = 0
-    return np.asarray(ranks[pc.fill_null(encoded.indices, len(order)).to_numpy()])
+    return np.asarray(ranks[arrays.to_numpy(arrays.fill_null(encoded.indices, len(order)))])
 
 
 def id_key(context: Context, variable: str, values: Ints) -> Key:

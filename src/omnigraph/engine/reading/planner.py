@@ -7,8 +7,8 @@ taken one at a time while the pattern runs, so each sees how many rows there rea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.plan.operators import (
     Comparison,
     ComparisonOperator,

@@ -7,14 +7,15 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Bools, Ints
@@ -127,7 +128,7 @@ def operand(
         case PropertyRef():
             return Column(rows.fetch(expression), expression.type)
         case TextMatch():
-            return Column(pa.array(predicate_mask(context, expression, rows)), BOOL)
+            return Column(arrays.array(predicate_mask(context, expression, rows)), BOOL)
         case _:
             return context.constant(expression)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.predicates import predicate_variables
 from omnigraph.engine.reading.project import result_schema
 from omnigraph.plan.operators import (

@@ -5,9 +5,9 @@ Whoever asks the same question of the same state again finds everything decided 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import OpensTables, Tables
 from omnigraph.engine.reading.prepare import Prepared, prepare
 from omnigraph.engine.reading.schedule import Counting, Counts, Schedule, schedule

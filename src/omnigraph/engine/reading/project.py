@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.reading.context import Context
@@ -64,7 +65,7 @@ def column_type(projection: Projection) -> pa.DataType:
 def evaluate(context: Context, expression: Expression, frame: Frame, scores: Scores) -> pa.Array:
     """One expression over the rows of a frame."""
     if scores and expression in scores:
-        return pa.array(scores[expression], pa.float64())
+        return arrays.array(scores[expression], pa.float64())
     match expression:
         case PropertyRef():
             return FrameRows(context, frame).fetch(expression)
@@ -73,17 +74,17 @@ def evaluate(context: Context, expression: Expression, frame: Frame, scores: Sco
         case ParameterRef() | Literal() | Now():
             return constant_column(context, expression, len(frame))
         case TextMatch():
-            return pa.array(predicate_mask(context, expression, FrameRows(context, frame)))
+            return arrays.array(predicate_mask(context, expression, FrameRows(context, frame)))
         case Bm25():
             key = ("bm25", expression)
             if key not in context.memo:
                 context.memo[key] = bm25_scores(context, expression)
             places = FrameRows(context, frame).positions(expression.property.variable)
-            return pa.array(context.memo[key][places])
+            return arrays.array(context.memo[key][places])
         case Nearest():
             places = FrameRows(context, frame).positions(expression.property.variable)
             values, known = distances(context, expression, places)
-            return pa.array(values, pa.float64(), mask=~known)
+            return arrays.array(values, pa.float64(), mask=~known)
         case Rrf() | Aggregate():
             raise InternalError(f"{type(expression).__name__} was not computed before the rows were projected")
 
@@ -100,10 +101,10 @@ def constant_column(context: Context, expression: ParameterRef | Literal | Now, 
 def _scalar(value: Any, declared: PropertyType, kind: pa.DataType) -> pa.Scalar:
     physical = {Scalar.DATETIME: pa.int64(), Scalar.DATE: pa.int32()}.get(declared.scalar)
     if physical is None:
-        return pa.scalar(list(value) if isinstance(value, tuple) else value, kind)
+        return arrays.scalar(list(value) if isinstance(value, tuple) else value, kind)
     if declared.is_list:
-        return pa.array([list(value)], pa.list_(physical)).cast(pa.list_(kind.value_type))[0]
-    return pa.array([value], physical).view(kind)[0]
+        return arrays.array([list(value)], pa.list_(physical)).cast(pa.list_(kind.value_type))[0]
+    return arrays.array([value], physical).view(kind)[0]
 
 
 def result_schema(projections: tuple[Projection, ...]) -> pa.Schema:

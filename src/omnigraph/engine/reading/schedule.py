@@ -9,10 +9,10 @@ the snapshot knows for nothing, none from the values of parameters; so the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.describe import describe, describe_expand
 from omnigraph.engine.reading.joins import ValueJoin, find_join
 from omnigraph.engine.reading.lookup import equality

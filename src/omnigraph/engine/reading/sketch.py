@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import simsimd
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.kernels import Bools, Ints
 
 Singles = npt.NDArray[np.float32]

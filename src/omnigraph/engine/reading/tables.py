@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog import arrays
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.dictionary import IdDictionary
 from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
@@ -282,7 +283,7 @@ class TableView:
             texts = self.chunk(part, column)
             codes = np.zeros(len(texts), dtype=np.int32)
             if texts.null_count:
-                codes[texts.is_valid().to_numpy(zero_copy_only=False)] = dictionary.encode(texts.drop_null()) + 1
+                codes[arrays.to_numpy(texts.is_valid())] = dictionary.encode(texts.drop_null()) + 1
             else:
                 codes[:] = dictionary.encode(texts) + 1
             return codes
@@ -294,7 +295,7 @@ class TableView:
     def take(self, column: str, positions: npt.NDArray[Any]) -> pa.Array:
         """The values of a column at the given positions, in their order."""
         if not len(positions) or not self.groups:
-            return pa.array([], self.handle.schema.field(column).type)
+            return arrays.array([], self.handle.schema.field(column).type)
         if len(positions) <= FEW_ROWS and self.position_count >= COLD_ROWS_MIN:
             stored = self._take_stored(column, positions)
             if stored is not None:
@@ -323,7 +324,7 @@ class TableView:
             parts.append(take_rows(self.chunk(self.groups[which], column), offsets))
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(pa.array(back))
+        return pa.concat_arrays(parts).take(arrays.array(back))
 
 
 def append_codes(held: npt.NDArray[np.int32], more: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -334,8 +335,8 @@ def append_codes(held: npt.NDArray[np.int32], more: npt.NDArray[np.int32]) -> np
 def take_rows(array: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
     """Rows of an array; numbers without nulls go by way of numpy, which is several times quicker for a few rows."""
     if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        return pa.array(array.to_numpy()[rows], array.type)
-    return array.take(pa.array(rows))
+        return arrays.array(arrays.to_numpy(array)[rows], array.type)
+    return array.take(arrays.array(rows))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

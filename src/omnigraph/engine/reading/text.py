@@ -7,7 +7,6 @@ Splitting works on whole columns; the rest works once per distinct token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.kernels import Ints, ranges
 from omnigraph.engine.reading.stemmer import stem
 from omnigraph.engine.reading.unicode_tables import ascii_form, is_word_character
@@ -104,7 +105,7 @@ class TextIndex:
         tokens = tokens.take(pc.sort_indices(tokens))
         owners = []
         for part in (self, more):
-            numbers = pc.index_in(part.tokens, value_set=tokens).to_numpy().astype(np.int64)
+            numbers = arrays.to_numpy(pc.index_in(part.tokens, value_set=tokens)).astype(np.int64)
             owners.append(np.repeat(numbers, np.diff(part.offsets)))
         owner = np.concatenate(owners)
         # Stable, so the rows of a token stay ascending: those of the first index are all smaller.
@@ -122,7 +123,7 @@ class TextIndex:
 
     def find(self, token: str) -> int:
         """The number of a token, or -1."""
-        place = int(pc.search_sorted(self.tokens, pa.scalar(token, pa.string())).as_py()) if len(self.tokens) else 0
+        place = int(pc.search_sorted(self.tokens, arrays.scalar(token, pa.string())).as_py()) if len(self.tokens) else 0
         return place if place < len(self.tokens) and self.tokens[place].as_py() == token else -1
 
     def postings(self, token: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -133,15 +134,15 @@ class TextIndex:
 
 def build_text_index(texts: pa.Array) -> TextIndex:
     """Analyse a whole column."""
-    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    valid = arrays.to_numpy(texts.is_valid())
     owners, raw = _raw_tokens(texts)
     encoded = pc.dictionary_encode(raw)
     known = [normalise(token) for token in encoded.dictionary.to_pylist()]
-    kept = pa.array(known, pa.string())
+    kept = arrays.array(known, pa.string())
     tokens = pc.unique(kept.drop_null())
     tokens = tokens.take(pc.sort_indices(tokens))
-    number = pc.fill_null(pc.index_in(kept, value_set=tokens), -1).to_numpy().astype(np.int64)
-    ids = number[encoded.indices.to_numpy()] if len(raw) else np.empty(0, dtype=np.int64)
+    number = arrays.to_numpy(arrays.fill_null(pc.index_in(kept, value_set=tokens), -1)).astype(np.int64)
+    ids = number[arrays.to_numpy(encoded.indices)] if len(raw) else np.empty(0, dtype=np.int64)
     held = ids >= 0
     ids, owners = ids[held], owners[held]
     lengths = np.bincount(owners, minlength=len(texts)).astype(np.int32)
@@ -153,7 +154,7 @@ def build_text_index(texts: pa.Array) -> TextIndex:
 
 def _raw_tokens(texts: pa.Array) -> tuple[Ints, pa.Array]:
     """(row, token) for every token of a column, before any normalisation."""
-    texts = pc.fill_null(texts, "").cast(pa.large_string())
+    texts = arrays.fill_null(texts, "").cast(pa.large_string())
     bounds = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]
     letters = np.frombuffer(data, dtype=np.uint8)[bounds[0] : bounds[-1]] if data is not None else _NO_BYTES
@@ -165,10 +166,10 @@ def _raw_tokens(texts: pa.Array) -> tuple[Ints, pa.Array]:
         return owners, tokens
     # Rows with letters beyond ASCII are split by the Unicode rules, as few as they usually are.
     plain = ~np.isin(owners, others)
-    lists = pa.array([[t for t in split(text) if t] for text in texts.take(pa.array(others)).to_pylist()])
+    lists = arrays.array([[t for t in split(text) if t] for text in texts.take(arrays.array(others)).to_pylist()])
     lists = lists.cast(pa.list_(pa.large_string()))
-    sizes = pc.list_value_length(lists).to_numpy()
-    joined = pa.concat_arrays([tokens.filter(pa.array(plain)), lists.flatten()])
+    sizes = arrays.to_numpy(pc.list_value_length(lists))
+    joined = pa.concat_arrays([tokens.filter(arrays.array(plain)), lists.flatten()])
     return np.concatenate((owners[plain], np.repeat(others, sizes))), joined
 
 
@@ -181,7 +182,7 @@ _IS_WORD[[*range(48, 58), *range(65, 91), *range(97, 123)]] = True
 def _ascii_tokens(letters: npt.NDArray[np.uint8], begins: Ints) -> tuple[Ints, pa.Array]:
     """Split bytes at everything that is no ASCII letter or digit, and at the ends of rows."""
     if not len(letters):
-        return _NO_ROWS, pa.array([], pa.large_string())
+        return _NO_ROWS, arrays.array([], pa.large_string())
     word = _IS_WORD[letters]
     opens = word.copy()
     opens[1:] &= ~word[:-1]
@@ -204,12 +205,12 @@ def _ascii_tokens(letters: npt.NDArray[np.uint8], begins: Ints) -> tuple[Ints, p
 
 def within_distance(tokens: pa.Array, word: str, most: int) -> Ints:
     """Which tokens become `word` by at most `most` insertions, deletions and replacements of letters."""
-    sizes = pc.utf8_length(tokens).to_numpy().astype(np.int64)
+    sizes = arrays.to_numpy(pc.utf8_length(tokens)).astype(np.int64)
     found = [_NO_ROWS]
     for size in range(max(0, len(word) - most), len(word) + most + 1):
         which = np.flatnonzero(sizes == size)
         if len(which):
-            found.append(which[_distances(tokens.take(pa.array(which)).to_pylist(), size, word) <= most])
+            found.append(which[_distances(tokens.take(arrays.array(which)).to_pylist(), size, word) <= most])
     return np.sort(np.concatenate(found))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import arrays
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.plan.operators import ComparisonOperator as Op
 
 Bools = npt.NDArray[np.bool_]
@@ -145,7 +146,7 @@ def _compare_constants(operator: Op, left: Constant, right: Constant) -> bool:
 def _compare_with_constant(operator: Op, left: Column, right: Constant) -> Bools:
     scalar, value = left.type.scalar, right.value
     if scalar in (Scalar.STRING, Scalar.BLOB):
-        return _true(_ARROW[operator](left.array, pa.scalar(value, left.array.type)))
+        return _true(_ARROW[operator](left.array, arrays.scalar(value, left.array.type)))
     numbers, valid = as_numpy(left.array)
     if scalar is Scalar.F32:
         result = holds_values(operator, numbers, round_to_f32(value))
@@ -261,11 +262,11 @@ def contains(items: Operand, value: Operand, rows: int) -> Bools:
         return result
     lists = items.array
     flat = lists.flatten()
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    lengths = arrays.to_numpy(arrays.fill_null(pc.list_value_length(lists), 0))
     owner = np.repeat(np.arange(len(lists)), lengths)
     elements = Column(flat, PropertyType(items.type.scalar, nullable=True))
     if isinstance(value, Column):
-        value = Column(value.array.take(pa.array(owner)), value.type)
+        value = Column(value.array.take(arrays.array(owner)), value.type)
     hits = owner[compare(Op.EQ, elements, value, len(flat))]
     result = np.zeros(rows, dtype=np.bool_)
     result[hits] = True
@@ -298,7 +299,7 @@ def _string_test_by_needle(test: str, left: Operand, right: Column, rows: int) -
     cuts = np.flatnonzero(np.diff(indices[order])) + 1
     for group in np.split(order, cuts) if len(order) else []:
         needle = encoded.dictionary[int(indices[group[0]])].as_py()
-        part = left if isinstance(left, Constant) else Column(left.array.take(pa.array(group)), left.type)
+        part = left if isinstance(left, Constant) else Column(left.array.take(arrays.array(group)), left.type)
         result[group] = string_test(test, part, Constant(needle, right.type), len(group))
     return result
 
@@ -312,13 +313,13 @@ def as_numpy(array: pa.Array) -> tuple[npt.NDArray[Any], Bools | None]:
     elif pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.null_count == 0:
-        return array.to_numpy(zero_copy_only=False), None
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    filled = pc.fill_null(array, pa.scalar(False if pa.types.is_boolean(array.type) else 0, array.type))
-    return filled.to_numpy(zero_copy_only=False), valid
+        return arrays.to_numpy(array), None
+    valid = arrays.to_numpy(array.is_valid())
+    filled = arrays.fill_null(array, False if pa.types.is_boolean(array.type) else 0)
+    return arrays.to_numpy(filled), valid
 
 
 def _true(mask: pa.Array) -> Bools:
     if mask.null_count:
-        mask = pc.fill_null(mask, False)
-    return np.asarray(mask.to_numpy(zero_copy_only=False), dtype=np.bool_)
+        mask = arrays.fill_null(mask, False)
+    return np.asarray(arrays.to_numpy(mask), dtype=np.bool_)

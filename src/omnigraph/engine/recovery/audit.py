@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import RECOVERIES

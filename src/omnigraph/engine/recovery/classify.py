@@ -8,9 +8,9 @@ version and the head, and whether they are all that was planned. Everything here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery.intent import (
     CONFIRMATION_FLOOR,
     IDENTITY_FLOOR,

@@ -7,9 +7,9 @@ decides what the next writer does: wait for a living one, heal a dead one's, tak
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent, WriterKind
 from omnigraph.engine.recovery.observe import RecoveryContext

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import WRITTEN_BY
 from omnigraph.engine.recovery.owner import Owner
 from omnigraph.errors import FormatError, InternalError

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from omnigraph.dataclass import dataclass
 from omnigraph.ids import now_micros
 
 LEASE_SECONDS = 15.0

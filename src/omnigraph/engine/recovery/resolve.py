@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.delta import Change, Lineage, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import audit

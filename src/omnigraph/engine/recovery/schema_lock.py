@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery.intent import Intent, WriterKind
 from omnigraph.engine.recovery.owner import Liveness, Owner, judge, this_process
 from omnigraph.engine.storage import layout

@@ -11,8 +11,9 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery.branch_lock import refuse_while_branch_changes
 from omnigraph.engine.recovery.intent import Intent, WriterKind, parse_intent, render_intent
 from omnigraph.engine.recovery.owner import LEASE_SECONDS, Liveness, Owner, judge, this_process

@@ -6,13 +6,13 @@ Pure Arrow over one batch, so the engine and the Spark executors run the very sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import CheckRule, EntityType, RangeRule
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.values import PROBLEMS_MAX
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 
 from omnigraph import failpoints
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.delta import Change, Lineage, UpdateTable
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, drift, heal, new_intent, roll_back, was_published

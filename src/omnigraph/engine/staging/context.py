@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.manifest.schemas import schema_of
 from omnigraph.engine.manifest.snapshot import Snapshot

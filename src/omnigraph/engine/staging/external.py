@@ -9,7 +9,6 @@ rewrites their row, and are nobody's business here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.types import Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.entities import Entity
 from omnigraph.engine.staging.values import Finished, Problem, blob_column
 from omnigraph.engine.storage.objects import read_uri

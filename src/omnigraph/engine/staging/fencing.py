@@ -11,8 +11,7 @@ to stage, nobody does that; otherwise, and for files that other processes have s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery import Intent, RecoveryContext
 from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.staging.transaction import Transaction

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.checks import check_rows
 from omnigraph.engine.staging.entities import LINE, RECORD, SOURCE, Entity, assemble
 from omnigraph.engine.staging.records import ReadLines, RecordProblem, chunks, read_lines, record_lines

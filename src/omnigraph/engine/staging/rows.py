@@ -7,7 +7,7 @@ known not to, or still has to be looked up, so that nothing is looked up twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.committed import SnapshotView
 from omnigraph.engine.staging.entities import Entity
 from omnigraph.engine.staging.validate import NO_IDS, TableChange, repeated_rows

@@ -6,7 +6,6 @@ searched column by column in memory; only the rows that match are read whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.blobs import read_blobs
 from omnigraph.engine.staging.columns import ColumnCache, Offsets
 from omnigraph.engine.staging.committed import live_offsets

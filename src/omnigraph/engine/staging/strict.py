@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging.entities import Entity
 from omnigraph.engine.staging.temporal import DAY_MAX, DAY_MIN, MILLIS_MAX, MILLIS_MIN
 from omnigraph.engine.staging.values import out_of_range

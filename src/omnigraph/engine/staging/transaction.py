@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import Catalog
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.intent import WriterKind

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import BLOB_STORAGE, arrow_type
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.staging import temporal
 from omnigraph.engine.staging.temporal import Mask
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from omnigraph import failpoints
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.recovery.presence import Presence

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.catalog import arrays
 from omnigraph.errors import FormatError
 
 Offsets = npt.NDArray[np.uint32]
@@ -29,7 +30,7 @@ def read_deletion_file(path: str) -> Offsets | None:
         return None
     if path.endswith(".arrow"):
         column = pa.ipc.open_file(pa.BufferReader(content)).read_all().column(0)
-        return np.sort(column.to_numpy().astype(np.uint32))
+        return np.sort(arrays.to_numpy(column).astype(np.uint32))
     return decode_roaring(content)
 
 

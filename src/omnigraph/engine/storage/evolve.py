@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from lance import LanceOperation
 from lance.schema import LanceSchema
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.engine.storage.translate import translated

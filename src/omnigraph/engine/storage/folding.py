@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.row_versions import bound_row_versions
 from omnigraph.engine.storage.steps import step

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import DataFile, RowIdSequence
 
+from omnigraph.catalog import arrays
 from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import branch_location, is_local
 from omnigraph.engine.storage.translate import translated
@@ -240,7 +241,7 @@ class TableHandle:
             ids = self.scanner(
                 [], fragment_ids=[fragment.id], with_row_id=True, include_deleted_rows=True, scan_in_order=True
             ).to_table()["_rowid"]
-        return np.flatnonzero(ids.is_null().to_numpy()).astype(np.uint32)
+        return np.flatnonzero(arrays.to_numpy(ids.is_null())).astype(np.uint32)
 
     def take_addresses(self, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
         """Rows by address (fragment in the upper 32 bits, offset in the lower), in the order asked for."""
@@ -266,7 +267,7 @@ class TableHandle:
         found = pa.concat_tables(parts)
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
-        return found.take(pa.array(back))
+        return found.take(arrays.array(back))
 
     def read_blob(self, column: str, row_id: int, offset: int, length: int) -> bytes:
         """Bytes of one managed blob, by the stable row id; only the wanted range is read."""
@@ -292,7 +293,7 @@ class TableHandle:
         memo = self.memo.setdefault("row_ids", {})
         if fragment_id not in memo:
             meta = self._dataset.get_fragment(fragment_id).metadata.row_id_meta
-            memo[fragment_id] = RowIdSequence.from_inline_metadata(meta).to_pyarrow().to_numpy().astype(np.uint64)
+            memo[fragment_id] = arrays.to_numpy(RowIdSequence.from_inline_metadata(meta).to_pyarrow()).astype(np.uint64)
         ids: Addresses = memo[fragment_id]
         return ids
 

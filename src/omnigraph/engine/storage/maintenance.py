@@ -8,7 +8,7 @@ writer is refused, and the compaction and the builds that follow meet nobody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import lance
 import numpy as np
@@ -16,6 +16,7 @@ from lance import LanceOperation
 from lance.optimize import Compaction
 
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.folding import Folded
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.row_versions import bound_row_versions

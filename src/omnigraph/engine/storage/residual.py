@@ -7,12 +7,12 @@ writes and moves a head at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.layout import branch_location
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import is_missing, translated

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import lance
@@ -20,6 +20,7 @@ import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.folding import Folded, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.steps import step

@@ -10,7 +10,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import BRANCH_REFS, branch_location, branch_ref, is_local, join, version_file
