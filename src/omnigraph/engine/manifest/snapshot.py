@@ -17,7 +17,6 @@ from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
 from omnigraph.errors import GraphError, InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
 
-
 READER = "reader"
 """Where in the memo of a state whoever reads it can be told what will replace it."""
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.manifest.snapshot import READER
@@ -157,21 +157,33 @@ class Tables:
 
         After a large change that would take long, and nobody may ask; then it is left to whoever asks.
         """
+        # Copies, as queries may open further tables meanwhile.
         nodes, edges = dict(self.nodes), dict(self.edges)
-        for views, key_of, view_of in ((nodes, node_key, node_view), (edges, edge_key, edge_view)):
-            for name, before in list(views.items()):
-                handle = handles.get(key_of(name))
-                if handle is None:
-                    continue
-                after = view_of(handle)
-                if after.rows_changed_since(before) > FOLLOWED_ROWS_MAX:
-                    del views[name]
-                    continue
-                after.follow(before)
-                views[name] = after
+        nodes = _followed(nodes, {name: handles.get(node_key(name)) for name in nodes}, node_view)
+        edges = _followed(edges, {name: handles.get(edge_key(name)) for name in edges}, edge_view)
         for (name, direction), (source, target) in list(self.joined.items()):
             if name in edges and source in nodes and target in nodes:
                 adjacency(edges[name], nodes[source], nodes[target], direction)
+
+
+View = TypeVar("View", bound=TableView)
+
+
+def _followed(
+    views: Mapping[str, View], handles: Mapping[str, TableHandle | None], view_of: Callable[[TableHandle], View]
+) -> dict[str, View]:
+    """Views of the tables as they will be; those that change much are left out."""
+    found = dict(views)
+    for name, handle in handles.items():
+        if handle is None:
+            continue
+        after = view_of(handle)
+        if after.rows_changed_since(views[name]) > FOLLOWED_ROWS_MAX:
+            del found[name]
+            continue
+        after.follow(views[name])
+        found[name] = after
+    return found
 
 
 class Context:

@@ -115,7 +115,7 @@ class SortedTexts:
     @cached_property
     def _numbers(self) -> memoryview:
         """The same numbers, for a search that asks for one: an array would make an array of the question first."""
-        return memoryview(self.leads)
+        return self.leads.data
 
     @classmethod
     def of(cls, column: pa.Array) -> SortedTexts:

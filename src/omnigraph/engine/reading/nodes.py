@@ -27,8 +27,9 @@ class NodeView(TableView):
 
     def follow(self, before: TableView) -> None:
         """Derive what had been derived from the version before."""
-        for name in _FOLLOWED & before.__dict__.keys():
-            getattr(self, name)
+        for name in _FOLLOWED:
+            if name in before.__dict__:
+                getattr(self, name)
         super().follow(before)
 
     @cached_property
@@ -162,7 +163,7 @@ class NodeView(TableView):
         return inside & (self.positions[np.where(inside, codes, 0)] >= 0)
 
 
-_FOLLOWED = frozenset(("code_bound", "codes", "live_codes", "positions"))
+_FOLLOWED = ("code_bound", "codes", "live_codes", "positions")
 """Properties that take time in proportion to the table when they are made from nothing."""
 
 
