@@ -396,23 +396,35 @@ print((loaded - begin) * 1000, (asked - loaded) * 1000, peak)
 """
 
 
-def ask_fresh(root: Path, text: str, bytecode: Path) -> tuple[float, float, float]:
-    """Milliseconds to import the engine, then to connect and ask, and the peak memory, in a process of its own.
-
-    The process may keep compiled modules, as an installed package has them, in a folder of the benchmark.
-    """
+def fresh_settings(bytecode: Path) -> dict[str, str]:
+    """The environment of a fresh process that keeps compiled modules, as an installed package has them, in a folder."""
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    settings["PYTHONPYCACHEPREFIX"] = str(bytecode)
+    return settings | {"PYTHONPYCACHEPREFIX": str(bytecode)}
+
+
+def ask_fresh(root: Path, text: str, bytecode: Path) -> tuple[float, float, float]:
+    """Milliseconds to import the engine, then to connect and ask, and the peak memory, in a process of its own."""
     command = [sys.executable, "-c", FRESH, str(root), text]
+    settings = fresh_settings(bytecode)
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=settings)
     loaded, asked, peak = (float(value) for value in done.stdout.split()[-3:])
     return loaded, asked, peak
 
 
+def ask_by_shell(root: Path, text: str, bytecode: Path) -> float:
+    """Milliseconds that one `omnigraph query` takes, from the start of its process to the end."""
+    program = Path(sys.executable).parent / "omnigraph"
+    command = [str(program), "query", "--store", str(root), "-e", text, "--params", '{"k": "p0000007"}', "--json"]
+    begin = time.perf_counter()
+    subprocess.run(command, capture_output=True, check=True, timeout=300, env=fresh_settings(bytecode))
+    return (time.perf_counter() - begin) * 1000
+
+
 def measure_fresh(report: Report, root: Path, folder: Path) -> None:
-    """The first query of a new process, imports told apart."""
+    """The first query of a new process, imports told apart and together, and of a new shell command."""
     bytecode = folder / "bytecode"
     ask_fresh(root, TRAVERSALS["3 hops count"][0], bytecode)
+    ask_by_shell(root, TRAVERSALS["3 hops count"][0], bytecode)
     imports: list[float] = []
     for question in ("point lookup", "1 hop count", "3 hops count", "top 10 over 2 hops"):
         found = [ask_fresh(root, TRAVERSALS[question][0], bytecode) for _ in range(5)]
@@ -421,10 +433,20 @@ def measure_fresh(report: Report, root: Path, folder: Path) -> None:
         peak = max(memory for _, _, memory in found)
         report.note(f"first query: {question}", "omnigraph", statistics.median(times), max(times), memory=(peak, peak))
     report.note("import of the engine", "omnigraph", statistics.median(imports), max(imports))
+    for question in ("point lookup", "3 hops count"):
+        text = TRAVERSALS[question][0]
+        whole = [sum(ask_fresh(root, text, bytecode)[:2]) for _ in range(10)]
+        report.note(f"from import omnigraph: {question}", "omnigraph", statistics.median(whole), max(whole))
+        shell = [ask_by_shell(root, text, bytecode) for _ in range(10)]
+        report.note(f"omnigraph query: {question}", "omnigraph", statistics.median(shell), max(shell))
 
 
 def measure_commits(report: Report, graph: Graph) -> None:
-    """The first query after a one-row commit of each kind, beside a warm one."""
+    """The first query after a one-row commit of each kind, beside a warm one and one after a pause as long.
+
+    A processor that did something else for some milliseconds is slower at first, whatever it is asked; the pause tells
+    that from what the commit costs.
+    """
     insert = "query m($f: String, $t: String) { insert Knows { from: $f, to: $t } }"
     add = 'query m($k: String) { insert Person { key: $k, name: "New", age: 30, city: "Fez" } }'
     remove = "query m($k: String) { delete Person where key = $k }"
@@ -433,6 +455,7 @@ def measure_commits(report: Report, graph: Graph) -> None:
         "an edge": lambda n: graph.mutate(insert, {"f": "p0000042", "t": f"p{n + 50:07d}"}),
         "a node": lambda n: graph.mutate(add, {"k": f"new{unique}-{n}"}),
         "a deletion": lambda n: graph.mutate(remove, {"k": f"new{unique}-{n}"}),
+        "a pause": lambda n: time.sleep(0.012),
     }
     for question in ("2 hops count", "top 10 over 2 hops", "most connected"):
         text = TRAVERSALS[question][0]
@@ -446,7 +469,7 @@ def measure_commits(report: Report, graph: Graph) -> None:
         warm: list[float] = []
         for kind, commit in commits.items():
             first = []
-            for number in range(10):
+            for number in range(20):
                 commit(number)
                 first.append(ask())
                 warm.extend(ask() for _ in range(5))

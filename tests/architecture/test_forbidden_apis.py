@@ -158,3 +158,22 @@ def test_only_recovery_opens_the_folder_of_intents() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__recovery")
     }
     assert {name for name in users | literal if not name.startswith("engine.recovery")} == set()
+
+
+def test_reads_convert_without_a_look_for_pandas() -> None:
+    """`omnigraph.catalog.arrays` has the same names, and does not make pyarrow import pandas."""
+
+    def conversions(module: Module) -> Iterator[tuple[str, int]]:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner, name = node.func.value, node.func.attr
+                home = owner.id if isinstance(owner, ast.Name) else ""
+                if (home, name) in {("pa", "array"), ("pa", "scalar"), ("pc", "fill_null")}:
+                    yield f"{home}.{name}", node.lineno
+                elif name == "to_numpy" and home != "arrays":
+                    yield name, node.lineno
+
+    readers = [module for module in modules() if module.within("engine.reading")]
+    found = {module.name: list(conversions(module)) for module in readers}
+    assert {name: hits for name, hits in found.items() if hits} == {}
+    assert len(readers) > 20

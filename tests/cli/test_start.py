@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.cli.program import PROGRAM, call, spawn
@@ -38,6 +39,37 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = f"import sys, omnigraph; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_query_loads_neither_validators_nor_pandas_nor_a_terminal(tmp_path: Path) -> None:
+    graph = str(tmp_path / "graph")
+    (tmp_path / "schema.pg").write_text("node Person { name: String @key }", encoding="utf-8")
+    assert call("init", graph, "--schema", str(tmp_path / "schema.pg")).code == 0
+    text = "query q($n: String) { match { $a: Person { name: $n } } return { $a.name as name } }"
+    words = ["query", "--store", graph, "-e", text, "--params", '{"n": "ana"}', "--branch", "main"]
+    unwanted = ("pydantic", "pandas", "pyspark", "rich", "yaml", "importlib.metadata", "http.client", "omnigraph.verbs")
+    code = (
+        "import sys\nfrom omnigraph.cli.main import run\n"
+        f"assert run({words!r}) == 0\n"
+        f"print([name for name in {unwanted!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["query", "--format", "pdf", "-e", "x"], "'pdf'"),
+        (["commit", "list", "--limit", "few"], "valid integer"),
+        (["query", "--format"], "--format"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_text_is_still_validated(words: list[str], says: str) -> None:
+    outcome = call(*words)
+    assert outcome.code == 2
+    assert says in outcome.err
 
 
 def _seconds_of_work(word: str) -> float:

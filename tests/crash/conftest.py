@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.crash.writes import LOADS, MUTATIONS, ON_A_BRANCH, SCHEMA, SEED, Load
 
+from omnigraph.engine.recovery import contract
 from omnigraph.graph import connect, create
 from omnigraph.testing.crash import copy_graph, crash_at_failpoint
 
@@ -21,6 +23,14 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """The same few texts are compiled as often as a graph is opened, some ten thousand times here, to the same end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract, "compile_schema", functools.cache(contract.compile_schema))
+        yield
 
 
 @pytest.fixture(scope="session")

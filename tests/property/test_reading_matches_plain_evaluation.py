@@ -15,6 +15,7 @@ from omnigraph.engine.reading import nodes as nodes_module
 from omnigraph.engine.storage.cache import SHARED
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.plan import operators as op
+from omnigraph.plan.results import rows_to_json
 from omnigraph.testing.evaluator import PlainGraph, evaluate
 
 NOW = dt.datetime(2026, 3, 4, 5, 6, 7, 891234, tzinfo=dt.UTC)
@@ -490,7 +491,10 @@ def rows_of(result):
 
 def check(plan, graph, params, tables, options=None):
     expected = [tuple(canonical(value) for value in row) for row in evaluate(plan, graph, params, NOW)]
-    actual = rows_of(execute(plan, tables, params, options=options, now=NOW))
+    result = execute(plan, tables, params, options=options, now=NOW)
+    as_json = list(result.to_json())
+    actual = rows_of(result)
+    assert as_json == rows_to_json(result.to_table()), plan
     if len(actual) % 3 == 1:
         again = rows_of(execute(plan, tables, params, options=options, now=NOW))
         assert again == actual or not plan.is_ordered, plan
@@ -552,6 +556,12 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
         "expand.FLOW_FACTOR": 1000,
         "walks.ALL_FACTOR": 1000,
         "kernels.PAIRS_BLOCK": 1,
+        "closing.FEW_ROWS": 0,
+        "closing.BLOCK": 4,
+        "closing.TABLES_FACTOR": 1000,
+        "match.SORT_EDGES_FROM": 0,
+        "conditions.TESTED_SHARE": 10**9,
+        "ordering.WORDS_ROWS_MIN": 0,
         "dictionary.FEW": 0,
         "ordering.RANKS_FROM_DICTIONARY_MIN": 0,
         "kernels.VISITED_CELLS_MAX": 3,

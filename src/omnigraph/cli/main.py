@@ -17,6 +17,7 @@ import typer
 
 from omnigraph.cli.arguments import settle, wants_json
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, exit_code
+from omnigraph.cli.plain import take_texts_as_typed
 from omnigraph.errors import GraphError, InternalError
 
 TRACEBACK = "OMNIGRAPH_TRACEBACK"
@@ -123,6 +124,7 @@ def build_application(verbs: Iterable[str]) -> typer.Typer:
     application.callback()(_global_flags)
     for verb in verbs:
         import_module(f"omnigraph.cli.commands.{VERBS[verb]}").register(application)
+    take_texts_as_typed(application)
     return application
 
 

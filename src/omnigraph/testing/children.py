@@ -13,7 +13,7 @@ from typing import Any
 
 CHILD_SECONDS_MAX = 60.0
 # Modules that are not installed are passed over by the server.
-_PRELOADED = ["omnigraph.testing.warm", "omnigraph.testing.crash", "pandas", "pyspark.sql"]
+_PRELOADED = ["pandas", "pyspark.sql", "omnigraph.testing.crash", "omnigraph.testing.warm"]
 
 
 def child_process(target: Callable[..., object], *arguments: Any) -> ForkServerProcess:

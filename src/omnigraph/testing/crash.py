@@ -44,13 +44,15 @@ class Write(Protocol):
 class Baseline:
     """What a write does when nothing goes wrong: the content before, after, and after a second time.
 
-    `repeats` is False when writing a second time is refused, e.g. because ids are taken.
+    `repeats` is False when writing a second time is refused, e.g. because ids are taken. `audited` counts the
+    recoveries that were recorded before.
     """
 
     before: Content
     once: Content
     twice: Content
     repeats: bool
+    audited: int
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,21 @@ def content_of(graph: Graph) -> Content:
 
 def copy_graph(template: str | Path, target: str | Path) -> str:
     """A graph of its own with the template's content."""
-    shutil.copytree(template, target)
+    shutil.copytree(template, target, copy_function=shutil.copyfile)
     return str(target)
 
 
 def baseline(write: Write, template: str | Path, scratch: Path) -> Baseline:
     """Run a write twice without faults."""
     root = copy_graph(template, scratch / "baseline")
-    before = content_of(connect(root, read_only=True))
+    untouched = connect(root, read_only=True)
+    before, audited = content_of(untouched), len(audit.rows(untouched.context.store))
     write.run(root)
     once = content_of(connect(root, read_only=True))
     repeats = _repeat(write, connect(root))
     twice = content_of(connect(root, read_only=True))
     shutil.rmtree(root)
-    return Baseline(before, once, twice, repeats)
+    return Baseline(before, once, twice, repeats, audited)
 
 
 def _repeat(write: Write, graph: Graph) -> bool:
@@ -115,19 +118,18 @@ def crash_at(
     `open_heals` is False for writes that only their repetition completes, like a repair.
     """
     root = copy_graph(template, scratch / f"{fault.replace(' ', '-')}-{number}")
-    rows_before = len(audit.rows(connect(root, read_only=True).context.store))
     try:
         case = _killed(write, root, fault, number) if fault.kills else _failed(write, root, fault, number)
         if case is None:
             return None
         if fault.kills and open_heals:
-            seen = check_recovered(root, (base.before, base.once), audited_before=rows_before)
+            seen = check_recovered(root, (base.before, base.once), audited_before=base.audited)
             done = seen == base.once
         else:
             # The next write on the same process heals whatever the failed one left.
             done = case.acknowledged
-        _check_repeat(write, base, root, certain=done, certainly_not=fault.kills and open_heals and not done)
-        check_recovered(root, (base.once, base.twice), audited_before=rows_before)
+        seen = _check_repeat(write, base, root, certain=done, certainly_not=fault.kills and open_heals and not done)
+        check_recovered(root, (seen,), audited_before=base.audited)
         return case
     except AssertionError as exc:
         raise AssertionError(f"{fault} operation {number}: {exc}") from exc
@@ -135,10 +137,11 @@ def crash_at(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, certainly_not: bool) -> None:
+def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, certainly_not: bool) -> Content:
     """Write again: the result tells whether the first one counted, and that must fit what its caller was told."""
-    repeated = _repeat(write, connect(root))
-    content = content_of(connect(root, read_only=True))
+    graph = connect(root)
+    repeated = _repeat(write, graph)
+    content = content_of(graph)
     counted = content == base.twice and repeated == base.repeats
     fresh = content == base.once and repeated
     assert counted or fresh, "writing again gave neither the state of one write nor of two"
@@ -146,6 +149,7 @@ def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, cer
     if not ambiguous:
         assert not (certain and not counted), "an acknowledged write was lost"
         assert not (certainly_not and not fresh), "a write that was not visible was counted"
+    return content
 
 
 def _failed(write: Write, root: str, fault: Fault, number: int) -> Case | None:

@@ -70,7 +70,13 @@ class Adjacency:
     edge_count: int
     is_whole: bool = False
     """True when no edge was left out for want of an end."""
-    _memo: dict[Any, Any] = field(default_factory=dict, compare=False)
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False)
+    """What was derived from this version when first asked for."""
+
+    @property
+    def node_count(self) -> int:
+        """How many starts the large part can address."""
+        return self.parts[0].csr.node_count if self.parts else 0
 
     def met(self, nodes: npt.NDArray[Any], allow: Allow = _anything) -> Ints:
         """The neighbours of some nodes, once per pair, for whoever need not know which node led there."""
@@ -84,7 +90,7 @@ class Adjacency:
         met, owners = [], []
         for part in self.parts:
             slots, owner = expand_slots(part.csr, nodes, part.first, allow)
-            met.append(part.csr.neighbours[slots].astype(np.int64))
+            met.append(part.csr.neighbours[slots].astype(np.int64) if len(slots) else slots)
             owners.append(owner)
         return _join(met), _join(owners)
 
@@ -113,6 +119,17 @@ class Adjacency:
         """How many edges each node has."""
         return self._degrees("edges", nodes)
 
+    def degree(self, kind: str, node: int) -> int:
+        """How many neighbours or edges one node has; `kind` is "pairs" or "edges"."""
+        found = 0
+        for part in self.parts:
+            if node < part.csr.node_count:
+                begin, end = int(part.csr.offsets[node]), int(part.csr.offsets[node + 1])
+                mask = part.first if kind == "pairs" else part.live
+                if end > begin:
+                    found += end - begin if mask is None else int(np.count_nonzero(mask[begin:end]))
+        return found
+
     def _degrees(self, kind: str, nodes: npt.NDArray[Any]) -> Ints:
         total: Ints | None = None
         for index, part in enumerate(self.parts):
@@ -125,12 +142,12 @@ class Adjacency:
         return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 
     def _masked_degrees(self, key: tuple[str, int], csr: Csr, mask: Bools, nodes: npt.NDArray[Any]) -> Ints:
-        known = self._memo.get(key)
+        known = self.memo.get(key)
         if known is None and len(nodes) * FEW_NODES_FACTOR < csr.node_count:
             _, owner = expand_slots(csr, nodes, mask, _anything)
             return np.bincount(owner, minlength=len(nodes))
         if known is None:
-            known = self._memo[key] = degrees(csr, mask)
+            known = self.memo[key] = degrees(csr, mask)
         if len(nodes) and int(nodes.max()) >= len(known):
             inside = nodes < len(known)
             found = np.zeros(len(nodes), dtype=np.int64)
@@ -138,11 +155,20 @@ class Adjacency:
             return found
         return np.asarray(known[nodes])
 
+    def total(self, kind: str) -> int:
+        """How many there are in all; `kind` is "pairs" or "edges"."""
+        found: int | None = self.memo.get(("total", kind))
+        if found is None:
+            masks = ((part, part.first if kind == "pairs" else part.live) for part in self.parts)
+            counts = (len(part.csr.neighbours) if mask is None else np.count_nonzero(mask) for part, mask in masks)
+            found = self.memo["total", kind] = int(sum(counts))
+        return found
+
     def met_counts(self, kind: str) -> Ints:
         """How often each code is met when every node is followed once; `kind` is "pairs" or "edges"."""
-        found: Ints | None = self._memo.get(("met", kind))
+        found: Ints | None = self.memo.get(("met", kind))
         if found is None:
-            found = self._memo[("met", kind)] = self.flow(kind, None)
+            found = self.memo[("met", kind)] = self.flow(kind, None)
         return found
 
     def flow(self, kind: str, weights: npt.NDArray[np.float64] | None) -> Ints:
@@ -185,7 +211,7 @@ class Adjacency:
 
     def loops(self) -> Bools:
         """Marks, by code, the nodes that have an edge to themselves."""
-        found = self._memo.get("loops")
+        found = self.memo.get("loops")
         if found is None:
             most = max((part.csr.start_bound for part in self.parts), default=0)
             found = np.zeros(most, dtype=np.bool_)
@@ -195,11 +221,13 @@ class Adjacency:
                 if part.live is not None:
                     same &= part.live
                 found[starts[same]] = True
-            self._memo["loops"] = found
+            self.memo["loops"] = found
         return found
 
 
 def _join(arrays: list[Ints]) -> Ints:
+    if len(arrays) > 1:
+        arrays = [array for array in arrays if len(array)] or arrays[:1]
     if len(arrays) == 1:
         return arrays[0]
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)

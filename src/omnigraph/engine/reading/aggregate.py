@@ -65,8 +65,8 @@ def group_rows(context: Context, frame: Frame, keys: Sequence[Expression]) -> Gr
     if len(columns) == 1 and isinstance(keys[0], EntityId) and _is_ascending(columns[0]):
         everyone = np.arange(len(frame), dtype=np.int64)
         return Groups(frame, everyone, everyone)
-    first, group = distinct(columns, [int(column.max(initial=0)) + 1 for column in columns])
-    return Groups(frame, first, group)
+    bounds = [int(column.max(initial=0)) + 1 for column in columns] if len(columns) > 1 else [0]
+    return Groups(frame, *distinct(columns, bounds))
 
 
 def _is_ascending(column: Ints) -> bool:

@@ -23,6 +23,8 @@ from omnigraph.ids import new_ulid
 Codes = npt.NDArray[np.int32]
 TAIL_MAX = 4096
 """Ids kept outside the sorted part before they are folded into it."""
+TAIL_BITS = 13
+"""Room for all of them between two ids of the sorted part."""
 SMALL = 2048
 """Batches up to this size are looked up by binary search; larger ones by one hash join."""
 SHARED_WORK_MIN = 1_000_000
@@ -87,6 +89,7 @@ class IdDictionary:
         self._sorted = _Sorted.of(arrays.array([], pa.string()) if ids is None else ids)
         self._tail: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._order: tuple[_Sorted, npt.NDArray[np.int64]] | None = None
         self.saved_count = 0
         """How many ids there were when the dictionary was last kept on disk."""
 
@@ -148,22 +151,46 @@ class IdDictionary:
         if not tail or not len(codes) or int(codes.max()) < len(folded.ids):
             return folded.ids.take(arrays.array(codes))
         with self._lock:
-            return self._all_ids().take(arrays.array(codes))
+            first, second = self._sorted.ids, arrays.array(list(self._tail), pa.string())
+        late = codes >= len(first)
+        # Each from its own part: putting the parts together would copy all ids for the sake of a few.
+        found = pa.concat_arrays(
+            [first.take(arrays.array(codes[~late])), second.take(arrays.array(codes[late] - len(first)))]
+        )
+        back = np.empty(len(codes), dtype=np.int64)
+        back[np.concatenate((np.flatnonzero(~late), np.flatnonzero(late)))] = np.arange(len(codes))
+        return found.take(arrays.array(back))
 
     def all_ids(self) -> pa.Array:
         """Every id, in code order."""
         with self._lock:
             return self._all_ids()
 
-    def ranks(self) -> npt.NDArray[np.int64]:
-        """For each code its place among all ids in ascending order."""
+    def order(self) -> npt.NDArray[np.int64]:
+        """Integers that order as the ids do, found by code plus one; the first is 0, for no id at all.
+
+        Ids that are not folded yet get places between those that are, so a few new ones cost little.
+        """
         with self._lock:
-            if self._tail:
-                self._fold()
-            folded = self._sorted
-        ranks = np.empty(len(folded.codes), dtype=np.int64)
-        ranks[folded.codes] = np.arange(len(folded.codes))
-        return ranks
+            folded, count = self._sorted, len(self._sorted.ids)
+            held = self._order
+            if held is None or held[0] is not folded:
+                made = np.zeros(count + 1, dtype=np.int64)
+                made[folded.codes + np.int32(1)] = np.arange(1, count + 1) << TAIL_BITS
+                held = self._order = (folded, made)
+            if len(held[1]) != len(self) + 1:
+                texts = sorted(self._tail, key=str.encode)
+                places = arrays.to_numpy(pc.search_sorted(folded.ordered, arrays.array(texts, pa.string())))
+                made = np.concatenate((held[1][: count + 1], np.empty(len(texts), dtype=np.int64)))
+                codes = np.array([self._tail[text] for text in texts], dtype=np.int64)
+                made[codes + 1] = (places.astype(np.int64) << TAIL_BITS) + np.arange(1, len(texts) + 1)
+                held = self._order = (folded, made)
+            return held[1]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether `order` has been asked for before, so that asking again costs little."""
+        return self._order is not None
 
     def _find(self, ids: pa.Array | pa.ChunkedArray) -> Codes:
         if len(ids) <= SMALL:

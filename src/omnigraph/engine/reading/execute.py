@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,20 @@ from omnigraph.engine.reading.context import Context, EmbedsText, OpensTables, R
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.match import match_pattern
-from omnigraph.engine.reading.ordering import Key, id_key, order_rows, sort_key, tie_break_variables
+from omnigraph.engine.reading.ordering import Key, id_key, order_rows, sort_key, text_key, tie_break_variables
 from omnigraph.engine.reading.prepare import Prepared
 from omnigraph.engine.reading.program import program_of
-from omnigraph.engine.reading.project import Scores, evaluate
+from omnigraph.engine.reading.project import Scores, evaluate, few_values
 from omnigraph.engine.reading.rank import rank_rows
+from omnigraph.engine.reading.tables import take_rows
 from omnigraph.errors import InternalError, LimitError
 from omnigraph.plan.explain import show
 from omnigraph.plan.operators import Aggregate, Expression, OrderKey, Projection, ReadPlan
-from omnigraph.plan.results import columns_to_json, rows_to_json
+from omnigraph.plan.results import column_to_json, columns_to_json, rows_to_json
 
 BATCH_ROWS = 65_536
+FEW_ROWS = 16
+"""Up to this many rows become dictionaries without Arrow columns in between."""
 DEFAULTS = ReadOptions()
 
 
@@ -48,6 +52,8 @@ class ReadResult:
     _projections: tuple[Projection, ...]
     _frame: Frame | None = None
     _scores: Scores = field(default_factory=dict)
+    _computed: tuple[pa.Array | None, ...] = ()
+    """Columns that were computed already, by projection; none of them, or one for each."""
     _batches: tuple[pa.RecordBatch, ...] | None = None
     _count: int | None = None
     """The number that every column of the one row is, where the result is nothing else."""
@@ -82,6 +88,9 @@ class ReadResult:
         if self._count is not None:
             yield dict.fromkeys(self.schema.names, self._count)
             return
+        if self._batches is None and self.length <= FEW_ROWS and self._projections:
+            yield from self._few()
+            return
         if self._batches is None and self.length <= BATCH_ROWS:
             yield from columns_to_json(self.schema.names, self._columns(0, self.length), self.length)
             return
@@ -112,9 +121,32 @@ class ReadResult:
         frame = self._frame if whole else self._frame.take(np.arange(begin, end))
         scores = {expression: values[span] for expression, values in self._scores.items()}
         return [
-            _fit(evaluate(self._context, projection.expression, frame, scores), kind)
-            for projection, kind in zip(self._projections, self.schema.types, strict=True)
+            _fit(
+                evaluate(self._context, projection.expression, frame, scores)
+                if computed is None
+                else computed.slice(begin, end - begin),
+                kind,
+            )
+            for projection, computed, kind in zip(
+                self._projections, self._computed or repeat(None), self.schema.types, strict=False
+            )
         ]
+
+    def _few(self) -> Iterator[dict[str, Any]]:
+        """All rows when they are few: most values are taken one by one, without columns in between."""
+        if self._frame is None:
+            raise InternalError("a result has neither rows nor a table")
+        names, columns = self.schema.names, []
+        for place, projection in enumerate(self._projections):
+            array = self._computed[place] if self._computed else None
+            if array is None:
+                values = few_values(self._context, projection.expression, self._frame)
+                if values is not None:
+                    columns.append(values)
+                    continue
+                array = evaluate(self._context, projection.expression, self._frame, self._scores)
+            columns.append(column_to_json(_fit(array, self.schema.field(place).type)))
+        return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
 def _fit(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -192,6 +224,9 @@ def _show_order(plan: ReadPlan) -> str:
 def _order_key(context: Context, key: OrderKey, frame: Frame, scores: Scores) -> Key:
     def made(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         chosen = frame if rows is None else frame.take(rows)
+        known = text_key(context, key.expression, chosen, key.descending)
+        if known is not None:
+            return known
         kept = scores if rows is None else {e: values[rows] for e, values in scores.items()}
         return sort_key(evaluate(context, key.expression, chosen, kept), key.descending)
 
@@ -218,21 +253,31 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         """A column of the groups, fetched for the rows of interest only."""
         found = computed.get(expression)
         if found is not None:
-            return found if rows is None else found.take(arrays.array(rows))
+            return found if rows is None else take_rows(found, rows)
+        return evaluate(context, expression, group_frame(rows), {})
+
+    def group_frame(rows: npt.NDArray[Any] | None) -> Frame:
+        """A row of each group of interest."""
         first = groups.first if rows is None else groups.first[rows]
-        return evaluate(context, expression, frame.take(first) if keys else Frame(len(first)), {})
+        return frame.take(first) if keys else Frame(len(first))
 
     def sort(expression: Expression, descending: bool) -> Key:
-        return lambda rows: sort_key(column(expression, rows), descending)
+        def key(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+            known = None if expression in computed else text_key(context, expression, group_frame(rows), descending)
+            return sort_key(column(expression, rows), descending) if known is None else known
+
+        return key
 
     sort_keys = [sort(key.expression, key.descending) for key in plan.order]
     if plan.order:
         ordered = {key.expression for key in plan.order}
         sort_keys.extend(sort(key, False) for key in keys if key not in ordered)
     rows = _in_order(context, len(groups), sort_keys)
-    columns = [
-        _fit(column(projection.expression, rows), kind.type)
-        for projection, kind in zip(plan.projections, prepared.schema, strict=True)
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=prepared.schema)
-    return ReadResult(prepared.schema, batch.num_rows, context.steps, context, plan.projections, _batches=(batch,))
+    computed_columns = tuple(
+        column(projection.expression, rows) if projection.expression in computed else None
+        for projection in plan.projections
+    )
+    shown = group_frame(rows)
+    return ReadResult(
+        prepared.schema, len(shown), context.steps, context, plan.projections, shown, _computed=computed_columns
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from omnigraph.engine.reading.adjacency import Adjacency
+from omnigraph.engine.reading.closing import common_neighbours
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import EXACT_MAX, Frame
 from omnigraph.engine.reading.kernels import Bools, Ints, ranges, shortest_distances
 from omnigraph.engine.reading.schedule import Follow
-from omnigraph.engine.reading.segments import direction_of
+from omnigraph.engine.reading.segments import Direction, direction_of
 from omnigraph.plan.operators import Expand
 
 FLOW_FACTOR = 4
@@ -21,6 +22,21 @@ def degree_factor(context: Context, follow: Follow, frame: Frame) -> Ints:
     adjacency = context.adjacency(follow.expand, follow.direction)
     near = frame.columns[follow.near]
     return adjacency.edge_degrees(near) if follow.expand.edge_variable is not None else adjacency.pair_degrees(near)
+
+
+def degree_total(context: Context, follow: Follow, frame: Frame) -> int:
+    """How many rows one hop makes of all rows together."""
+    expand = follow.expand
+    if frame.weights is None:
+        starts = frame.columns[follow.near]
+        kind = "pairs" if expand.edge_variable is None else "edges"
+        if frame.length == 1:
+            return context.adjacency(expand, follow.direction).degree(kind, int(starts[0]))
+        if starts is context.nodes(expand.source_type if follow.from_source else expand.target_type).live_codes:
+            # Every edge of this version begins at one of them.
+            return context.adjacency(expand, follow.direction).total(kind)
+    factors = degree_factor(context, follow, frame)
+    return int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
 
 
 def flow_frame(context: Context, follow: Follow, frame: Frame) -> Frame | None:
@@ -80,6 +96,28 @@ def expand_frame(context: Context, follow: Follow, frame: Frame) -> Frame:
     if edge_positions is not None and expand.edge_variable is not None and expand.edge_variable in wanted:
         grown = grown.bind(expand.edge_variable, edge_positions)
     return grown
+
+
+def close_frame(context: Context, follow: Follow, check: Expand, frame: Frame) -> tuple[Frame, int]:
+    """Bind the far end to what it is joined to by both expands, and say how many ways were looked at."""
+    other = check.source if follow.far == check.target else check.target
+
+    def allow(total: int) -> None:
+        context.check_rows(total, len(frame.columns) + 2, f"following {follow.expand.edge_type}")
+
+    met, owner, ways = common_neighbours(
+        context.adjacency(follow.expand, follow.direction),
+        frame.columns[follow.near],
+        context.adjacency(check, closing_direction(follow, check)),
+        frame.columns[other],
+        allow,
+    )
+    return frame.keep(follow.wanted).take(owner).bind(follow.far, met), ways
+
+
+def closing_direction(follow: Follow, check: Expand) -> Direction:
+    """Which way the edges of a check lead to the far end of a hop."""
+    return direction_of(check, follow.far == check.target)
 
 
 def joined(context: Context, expand: Expand, frame: Frame) -> Bools:

@@ -7,6 +7,7 @@ entry of a compressed adjacency; a *pair* is a (start, neighbour) combination, m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from omnigraph.dataclass import dataclass
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 AnyInts = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 
 VISITED_CELLS_MAX = 1 << 26
 """How many (start, node) cells one breadth-first pass marks at a time: one byte each."""
@@ -25,9 +27,9 @@ PAIRS_BLOCK = 1 << 17
 """How many pairs are looked up at a time."""
 FEW_SLOTS_FACTOR = 32
 """Slots that are fewer than one in this many nodes are looked up one by one."""
-MARKS_PER_SLOT = 16
-MARKS_BITS_MAX = 27
-"""At most this many marks, as a power of two: one byte each."""
+MARKS_PER_SLOT = 32
+MARKS_BITS_MAX = 28
+"""At most this many marks, as a power of two: one bit each."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Csr:
     """Above every start that has a slot."""
     neighbour_bound: int
     """Above every neighbour."""
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Tables that were derived from the slots when first asked for."""
 
     @property
     def node_count(self) -> int:
@@ -137,9 +141,9 @@ def ranges(begins: AnyInts, lengths: AnyInts) -> tuple[Ints, Ints]:
 
 def fill_ranges(begins: AnyInts, lengths: AnyInts, total: int) -> Ints:
     """All integers of several ranges, one range after the other; `total` is the sum of the lengths."""
-    shift = begins - np.cumsum(lengths)
+    shift = begins - lengths.cumsum()
     shift += lengths
-    filled: Ints = np.repeat(shift, lengths)
+    filled: Ints = shift.repeat(lengths)
     filled += _COUNTING[:total] if total <= len(_COUNTING) else np.arange(total, dtype=np.int64)
     return filled
 
@@ -165,6 +169,8 @@ def expand_met(csr: Csr, nodes: AnyInts, mask: Bools | None, allow: Callable[[in
     begins = csr.offsets[nodes]
     lengths -= begins
     total = int(np.add.reduce(lengths))
+    if not total:
+        return _NONE
     allow(total)
     slots = fill_ranges(begins, lengths, total)
     if mask is not None:
@@ -195,8 +201,11 @@ def expand_slots(csr: Csr, nodes: AnyInts, mask: Bools | None, allow: Callable[[
         return slots, inside[owner]
     begins = csr.offsets[nodes]
     lengths -= begins
-    allow(int(lengths.sum()))
-    slots, owner = ranges(begins, lengths)
+    total = int(np.add.reduce(lengths))
+    if not total:
+        return _NONE, _NONE
+    allow(total)
+    slots, owner = fill_ranges(begins, lengths, total), np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
     if mask is not None:
         keep = mask[slots]
         return slots[keep], owner[keep]
@@ -238,7 +247,9 @@ def find_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
     if len(starts) <= PAIRS_BLOCK:
         return _search_pairs(csr, starts, neighbours)
     # Block by block, so that the arrays in between stay in the processor's cache.
-    marks = _pair_marks(csr) if len(starts) >= len(csr.neighbours) else None
+    if len(starts) >= len(csr.neighbours) and "marks" not in csr.memo:
+        csr.memo["marks"] = pair_marks(csr)
+    marks = csr.memo.get("marks")
     found = np.full(len(starts), -1, dtype=np.int64)
     for begin in range(0, len(starts), PAIRS_BLOCK):
         block = slice(begin, begin + PAIRS_BLOCK)
@@ -246,25 +257,61 @@ def find_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
         if marks is None:
             found[block] = _search_pairs(csr, first, second)
             continue
-        likely = np.flatnonzero(marks[_pair_places(first, second, len(marks))])
+        likely = np.flatnonzero(marks_at(marks, pair_places(first, second)))
         found[begin + likely] = _search_pairs(csr, first[likely], second[likely])
     return found
 
 
-def _pair_marks(csr: Csr) -> Bools:
-    """Marks at the places of all pairs. A pair whose place has no mark is not there, which spares most searches."""
+def pair_marks(csr: Csr) -> Bytes:
+    """A table of bits, set at the places of all pairs.
+
+    A pair whose place has no mark is not there, which spares most searches.
+    """
     size = 1 << min(max((len(csr.neighbours) * MARKS_PER_SLOT).bit_length(), 16), MARKS_BITS_MAX)
-    marks = np.zeros(size, dtype=np.bool_)
-    marks[_pair_places(slot_starts(csr), csr.neighbours, size)] = True
+    marks = np.zeros(size >> 3, dtype=np.uint8)
+    set_bits(marks, pair_places(slot_starts(csr), csr.neighbours))
     return marks
 
 
-def _pair_places(starts: AnyInts, neighbours: AnyInts, size: int) -> Ints:
+def start_places(starts: AnyInts) -> Ints:
+    """What a start adds to the place of its pairs; a neighbour adds itself."""
     mixed = starts.astype(np.int64) * 0x9E3779B1
     mixed ^= mixed >> 29
-    mixed += neighbours
-    mixed &= size - 1
     return mixed
+
+
+def pair_places(starts: AnyInts, neighbours: AnyInts) -> Ints:
+    """Where the marks of pairs are, in a table of any size; what is beyond its end begins anew."""
+    places = start_places(starts)
+    places += neighbours
+    return places
+
+
+def set_bits(table: Bytes, places: Ints) -> None:
+    """Set the bits at some places; the table is a power of two long, or longer than every place."""
+    places = places & ((len(table) << 3) - 1) if len(table) & (len(table) - 1) == 0 else places
+    bits = places.astype(np.uint8) & 7
+    rows = places >> 3
+    for bit in range(8):
+        # Every place of this round gets the same bit, so it does not matter that some occur twice.
+        table[rows[bits == bit]] |= np.uint8(1 << bit)
+
+
+def marks_at(table: Bytes, places: Ints) -> Bools:
+    """Which places have their bit set; the table is a power of two long, and `places` is used up."""
+    places &= (len(table) << 3) - 1
+    bits = places.astype(np.uint8)
+    bits &= 7
+    places >>= 3
+    found = take(table, places)
+    found >>= bits
+    found &= 1
+    return found.view(np.bool_)
+
+
+def take(array: npt.NDArray[Any], index: Ints) -> npt.NDArray[Any]:
+    """The rows of an array at places known to be inside it, which need not be looked at twice."""
+    return np.take(array, index, axis=0, mode="clip")
 
 
 def _search_pairs(csr: Csr, starts: AnyInts, neighbours: AnyInts) -> Ints:
@@ -349,22 +396,29 @@ def _next_frontier(
 def distinct(columns: list[Ints], bounds: list[int]) -> tuple[Ints, Ints]:
     """Number the distinct rows of several columns: (first row of each group, group of each row).
 
-    `bounds[i]` is above every value of column i. Groups are numbered in ascending order of their rows.
+    `bounds[i]` is above every value of column i, which does not matter for a single one. Groups are numbered in
+    ascending order of their rows.
     """
     if not columns:
         raise ValueError("distinct needs at least one column")
-    key = combine(columns, bounds)
+    key = columns[0] if len(columns) == 1 else combine(columns, bounds)
     top = int(key.max(initial=-1)) + 1
     if 0 < top <= 8 * len(key):
         # A small range: marking which keys occur needs no sort.
         present = np.zeros(top, dtype=np.bool_)
         present[key] = True
-        group = (np.cumsum(present) - 1)[key]
-        first = np.empty(int(present.sum()), dtype=np.int64)
+        group = (present.cumsum() - 1)[key]
+        first = np.empty(int(np.count_nonzero(present)), dtype=np.int64)
         first[group[::-1]] = np.arange(len(key) - 1, -1, -1)
         return first, group
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    return first.astype(np.int64), group.astype(np.int64).reshape(-1)
+    order = key.argsort(kind="stable")
+    ordered = key[order]
+    is_first = np.empty(len(key), dtype=np.bool_)
+    is_first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    group = np.empty(len(key), dtype=np.int64)
+    group[order] = is_first.cumsum() - 1
+    return order[is_first], group
 
 
 def combine(columns: list[Ints], bounds: list[int]) -> Ints:

@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from omnigraph.engine.reading.conditions import condition_marks
 from omnigraph.engine.reading.context import Context, Step
-from omnigraph.engine.reading.expand import degree_factor, expand_frame, flow_frame, joined
+from omnigraph.engine.reading.expand import (
+    close_frame,
+    closing_direction,
+    degree_factor,
+    degree_total,
+    expand_frame,
+    flow_frame,
+    joined,
+)
 from omnigraph.engine.reading.frame import EXACT_MAX, UNIT, Frame
 from omnigraph.engine.reading.joins import join_by_value
 from omnigraph.engine.reading.kernels import Bools, Ints, combine, distinct
@@ -41,6 +50,8 @@ MERGE_MIN = 1024
 """Below this many rows merging equal ones costs more than it saves."""
 DENSE_FACTOR = 4
 """Values up to this many times the number of rows are counted in an array instead of sorted."""
+SORT_EDGES_FROM = 4096
+"""Rows from which on it pays to sort edges by their other end."""
 _EMPTY: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -49,8 +60,16 @@ def match_pattern(context: Context, schedule: Schedule, seed: Frame = UNIT) -> F
     outside = context.types, context.edge_types
     context.types, context.edge_types = schedule.types, schedule.edge_types
     frame = seed
-    for operation in schedule.operations:
-        frame = _RUN[type(operation)](context, operation, frame)
+    operations = schedule.operations
+    done = 0
+    while done < len(operations):
+        operation = operations[done]
+        done += 1
+        if isinstance(operation, Follow) and (check := _closing(context, operations, done, frame)) is not None:
+            frame = _close(context, operation, check, frame)
+            done += 1
+        else:
+            frame = _RUN[type(operation)](context, operation, frame)
         if not frame.length:
             frame = Frame(0, dict.fromkeys(frame.columns.keys() | schedule.asked, _EMPTY))
             break
@@ -77,6 +96,11 @@ def _filter_mask(context: Context, frame: Frame, clause: Clause, note: Step) -> 
         if type_name is not None and frame.length > context.nodes(type_name).position_count:
             note.because("tested once per node, as there are more rows than nodes")
             return mask_by_code(context, variable, [clause.predicate])[frame.columns[variable]]
+        if type_name is not None:
+            marks = condition_marks(context, variable, type_name, clause.predicate, frame.length)
+            if marks is not None:
+                note.because("known for every node, as it was asked often")
+                return np.asarray(marks[frame.columns[variable]])
     return predicate_mask(context, clause.predicate, FrameRows(context, frame))
 
 
@@ -197,16 +221,43 @@ def _follow(context: Context, operation: Follow, frame: Frame) -> Frame:
     return _merge_one(grown, operation.counting) if operation.drops else grown
 
 
+def _closing(context: Context, operations: tuple[Operation, ...], place: int, frame: Frame) -> Check | None:
+    """The check at a place, if it may be done while the hop before it is followed.
+
+    It may when the hop leads to a new node that must be one hop away from another one that is bound.
+    """
+    follow, check = operations[place - 1], operations[place] if place < len(operations) else None
+    if not (isinstance(check, Check) and isinstance(follow, Follow) and follow.is_fresh):
+        return None
+    expand = check.expand
+    leads_to_target = follow.far == expand.target
+    if leads_to_target is (follow.far == expand.source) or (expand.min_hops, expand.max_hops) != (1, 1):
+        return None
+    # Edges seen from their targets are worth sorting for many rows, or if they are sorted already.
+    key = (expand.edge_type, closing_direction(follow, expand).value)
+    is_cheap = leads_to_target or frame.length >= SORT_EDGES_FROM or key in context.tables.adjacency
+    return check if is_cheap else None
+
+
+def _close(context: Context, operation: Follow, check: Check, frame: Frame) -> Frame:
+    """Follow a hop to a node that must be joined to another one that is bound, checking each way as it is made."""
+    note = context.step("expand", operation.detail, operation.reason)
+    grown, ways = close_frame(context, operation, check.expand, frame)
+    note.done(ways)
+    note = context.step("check", check.detail, "both ends are bound; checked while following")
+    note.done(grown.length)
+    return grown
+
+
 def _count(context: Context, operation: Follow, frame: Frame) -> Frame:
     """Multiply rows by how far they lead, without listing where."""
     why = partial("nothing asks for ${}, so it is not listed".format, operation.far)
     note = context.step("count", operation.detail, why)
-    factors = degree_factor(context, operation, frame)
     if operation.empties:
-        total = int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
+        total = degree_total(context, operation, frame)
         note.done(frame.length)
         return counted(total)
-    frame = frame.weighted(factors)
+    frame = frame.weighted(degree_factor(context, operation, frame))
     if operation.counting is Counting.EXISTENCE:
         frame = Frame(frame.length, frame.columns)
     note.done(frame.length)

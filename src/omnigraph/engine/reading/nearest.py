@@ -20,7 +20,16 @@ from omnigraph.catalog import arrays
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.persist import load_sketch, save_sketch
-from omnigraph.engine.reading.sketch import EPS, Doubles, Singles, Sketch, build_sketch, distance_within, narrow
+from omnigraph.engine.reading.sketch import (
+    EPS,
+    Chosen,
+    Doubles,
+    Singles,
+    Sketch,
+    build_sketch,
+    distance_within,
+    narrow,
+)
 from omnigraph.engine.reading.tables import Group, TableView
 from omnigraph.errors import InputError, InternalError
 from omnigraph.plan.explain import show
@@ -166,31 +175,35 @@ def exact_distances(matrix: Singles, query: Singles) -> Doubles:
     return result
 
 
-def nearest_candidates(context: Context, rank: Nearest, positions: Ints, count: int) -> Ints:
-    """Among distinct ascending positions, those that may be one of the `count` nearest, ascending.
+def nearest_candidates(context: Context, rank: Nearest, positions: Ints | None, count: int) -> Ints:
+    """Those that may be one of the `count` nearest, ascending, among distinct ascending positions or all live ones.
 
     Some that have no vector may be among them; `distances` tells.
     """
     query = query_vector(context, rank)
-    if query is None or not count or not len(positions):
-        return positions[:0]
-    if count >= len(positions):
-        return positions
     view = context.view(rank.property.variable)
+    asked = view.live_count if positions is None else len(positions)
+    if query is None or not count or not asked:
+        return np.empty(0, dtype=np.int64)
+    if count >= asked:
+        return np.flatnonzero(view.live) if positions is None else positions
     note = context.step("measure", lambda: show(rank))
     note.depth += 1
     kept: list[Ints] = []
     known = math.inf
     sketched = 0
-    parts = list(_by_group(view, None if len(positions) == view.position_count else positions))
+    parts = list(_by_group(view, None if asked == view.position_count else positions))
     # The largest first: what it finds rules out most of the others.
     for start, rows, group in sorted(parts, key=lambda part: -part[2].physical_rows):
-        close, known, by_sketch = _narrow_group(view, group, rank.property.property, query, rows, count, known)
+        chosen = Chosen(rows, _deleted(view, start, group) if rows is None else None)
+        close, known, by_sketch = _narrow_group(view, group, rank.property.property, query, chosen, count, known)
         sketched += by_sketch
         kept.append(close + start)
     found = np.sort(np.concatenate(kept))
+    if positions is None and not view.all_live:
+        found = found[view.is_live(found)]
     note.done(len(found))
-    note.because(lambda: _proof(len(positions), len(found), sketched))
+    note.because(lambda: _proof(asked, len(found), sketched))
     return found
 
 
@@ -199,8 +212,14 @@ def _proof(asked: int, left: int, sketched: int) -> str:
     return f"exact: {asked - left:,} of {asked:,} proved too far{by}"
 
 
+def _deleted(view: TableView, start: int, group: Group) -> Ints | None:
+    """The deleted rows of a group that begins at a position, None when there are none."""
+    begin, end = np.searchsorted(view.deleted_positions, (start, start + group.physical_rows))
+    return view.deleted_positions[begin:end] - start if end > begin else None
+
+
 def _narrow_group(
-    view: TableView, group: Group, column: str, query: Singles, rows: Ints | None, count: int, known: float
+    view: TableView, group: Group, column: str, query: Singles, chosen: Chosen, count: int, known: float
 ) -> tuple[Ints, float, int]:
     """(rows of the group that may be among the nearest, a distance so many are within, rows a sketch judged)."""
 
@@ -209,23 +228,23 @@ def _narrow_group(
         found = exact_distances(matrix, query)
         return found if valid is None else np.where(valid, found, np.inf)
 
-    asked = group.physical_rows if rows is None else len(rows)
+    asked = chosen.count_of(group.physical_rows)
     if asked >= NARROWED_ROWS_MIN:
         sketch = group_sketch(view, group, column)
         if sketch is not None:
-            return *narrow(sketch, query, rows, count, known, measure), asked
-    if rows is None:
+            return *narrow(sketch, query, chosen, count, known, measure), asked
+    if chosen.rows is None:
         matrix, valid = as_matrix(view.chunk(group, column))
     else:
-        matrix, valid = vectors_at(view, group, column, rows)
-    return *_narrow_plainly(matrix, valid, rows, query, count, known, measure), 0
+        matrix, valid = vectors_at(view, group, column, chosen.rows)
+    return *_narrow_plainly(matrix, valid, chosen, query, count, known, measure), 0
 
 
 def _narrow_plainly(
-    matrix: Singles, valid: Bools | None, rows: Ints | None, query: Singles, count: int, known: float, measure: Any
+    matrix: Singles, valid: Bools | None, chosen: Chosen, query: Singles, count: int, known: float, measure: Any
 ) -> tuple[Ints, float]:
     """One comparison with every vector in single precision, whose error is a small share of the distance."""
-    own = np.arange(len(matrix)) if rows is None else rows
+    own = np.arange(len(matrix)) if chosen.rows is None else chosen.rows
     if not len(own):
         return own, known
     estimate = np.empty((1, len(matrix)), dtype=np.float32)
@@ -235,6 +254,8 @@ def _narrow_plainly(
         about[~valid] = np.inf
     elif not np.isfinite(about).all():
         return own, known
+    if chosen.without is not None:
+        about[chosen.without] = np.inf
     known = min(known, distance_within(about, own, count, measure))
     # Written so that a distance which is no number stays.
     return own[~(about * np.float32(1 - (len(query) + 8) * EPS) > known)], known
@@ -250,6 +271,6 @@ def _by_group(view: TableView, positions: npt.NDArray[Any] | None) -> Iterator[t
             yield start, None, group
         return
     owner = np.searchsorted(view.group_starts, positions, side="right") - 1
-    for index in np.unique(owner).tolist():
+    for index in np.flatnonzero(np.bincount(owner)).tolist():
         start = int(view.group_starts[index])
         yield start, positions[owner == index] - start, view.groups[index]

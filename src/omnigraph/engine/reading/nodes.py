@@ -54,13 +54,18 @@ class NodeView(TableView):
 
     def codes_at(self, positions: Ints) -> Ints:
         """The codes at some positions; for a few of them the codes of the whole table need not exist."""
-        if "codes" in self.__dict__ or len(positions) > FEW_ROWS:
+        if "codes" in self.__dict__:
             return np.asarray(self.codes[positions], dtype=np.int64)
+        if len(positions) > FEW_ROWS:
+            ascending = bool((positions[1:] > positions[:-1]).all())
+            return np.asarray(self._codes_of(positions) if ascending else self.codes[positions], dtype=np.int64)
         places = (np.searchsorted(self.group_starts, positions, side="right") - 1).tolist()
         if len(places) == 1 and not self._is_uncoded(places[0]):
             codes = self.chunk_codes(self.groups[places[0]])
             return np.asarray(codes[positions - self.group_starts[places[0]]], dtype=np.int64)
         if not any(self._is_uncoded(place) for place in places):
+            if bool((positions[1:] > positions[:-1]).all()):
+                return np.asarray(self._codes_of(positions), dtype=np.int64)
             return np.asarray(self.codes[positions], dtype=np.int64)
         found = self.dictionary.encode(self.take("id", positions)).astype(np.int64)
         self.placed.update(zip(found.tolist(), positions.tolist(), strict=True))

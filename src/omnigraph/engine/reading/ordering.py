@@ -15,18 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog import arrays
+from omnigraph.catalog.types import Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
-from omnigraph.engine.reading.kernels import Ints
+from omnigraph.engine.reading.kernels import Ints, fill_ranges
 from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import positions
 from omnigraph.engine.reading.values import as_numpy
+from omnigraph.plan.operators import Expression, PropertyRef
 
 Key = Callable[[npt.NDArray[Any] | None], npt.NDArray[Any]]
 """Sort key: given the rows of interest (None: all), integers that sort ascending as the rows should."""
 RANKS_FROM_DICTIONARY_MIN = 20_000
 FEW_TEXTS = 384
 """Up to this many texts are ranked in Python, as starting the vectorised way costs more."""
+WORDS_MAX = 6
+"""Texts of up to this many times eight bytes are compared as integers,"""
+WORDS_ROWS_MIN, WORDS_ROWS_MAX = 32, 2048
+"""if there are so many; more are sorted by Arrow."""
 
 
 def sort_key(array: pa.Array, descending: bool = False) -> npt.NDArray[Any]:
@@ -52,7 +58,12 @@ def float_key(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
-def _text_ranks(array: pa.Array) -> npt.NDArray[np.int64]:
+def _text_ranks(array: pa.Array) -> npt.NDArray[Any]:
+    """Integers that order as texts do by their bytes; a null is 0."""
+    if WORDS_ROWS_MIN <= len(array) <= WORDS_ROWS_MAX and array.null_count == 0 and pa.types.is_string(array.type):
+        ranks = _ranks_by_words(array)
+        if ranks is not None:
+            return ranks
     if len(array) <= FEW_TEXTS:
         texts = [text if text is None else text.encode() for text in array.to_pylist()]
         places = {text: place for place, text in enumerate(sorted({t for t in texts if t is not None}), 1)}
@@ -65,6 +76,53 @@ def _text_ranks(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(ranks[arrays.to_numpy(arrays.fill_null(encoded.indices, len(order)))])
 
 
+def _ranks_by_words(array: pa.Array) -> npt.NDArray[Any] | None:
+    """The ranks of short texts, compared eight bytes at a time; None for longer ones."""
+    count = len(array)
+    _, ends, data = array.buffers()
+    offsets = np.frombuffer(ends, dtype=np.int32)[array.offset : array.offset + count + 1]
+    lengths = offsets[1:] - offsets[:-1]
+    longest = int(lengths.max(initial=0))
+    if longest > WORDS_MAX * 8:
+        return None
+    begin, end = int(offsets[0]), int(offsets[-1])
+    width = max(-(-longest // 8), 1)
+    padded = np.zeros((count, width * 8), dtype=np.uint8)
+    is_even = end - begin == longest * count
+    if end > begin:
+        held = np.frombuffer(data, dtype=np.uint8)[begin:end]
+        if is_even:
+            padded[:, :longest] = held.reshape(count, longest)
+        else:
+            padded.reshape(-1)[fill_ranges(np.arange(count) * (width * 8), lengths, end - begin)] = held
+    words = padded.view(">u8").astype(np.uint64)
+    if width == 1 and is_even:
+        return words[:, 0]
+    # Padding is a byte that a text may have too, so among texts that are equal so far the shorter one is first.
+    columns = [lengths, *(words[:, word] for word in range(width - 1, -1, -1))]
+    order = np.lexsort(columns)
+    differs = np.zeros(count, dtype=np.bool_)
+    for column in columns:
+        ordered = column[order]
+        differs[1:] |= ordered[1:] != ordered[:-1]
+    ranks = np.empty(count, dtype=np.int64)
+    ranks[order] = np.cumsum(differs)
+    return ranks
+
+
+def text_key(context: Context, expression: Expression, frame: Frame, descending: bool) -> npt.NDArray[Any] | None:
+    """The sort key of a text property whose values are known by codes, so that no text is fetched; None otherwise."""
+    if not isinstance(expression, PropertyRef) or expression.type.scalar is not Scalar.STRING:
+        return None
+    view = context.view(expression.variable)
+    order = None if expression.type.is_list else view.value_order(expression.property)
+    if order is None:
+        return None
+    places = positions(context, expression.variable, frame.columns[expression.variable])
+    key: npt.NDArray[Any] = order[view.value_codes(expression.property)[places]]
+    return ~key if descending else key
+
+
 def id_key(context: Context, variable: str, values: Ints) -> Key:
     """Orders rows by the id of a variable."""
 
@@ -73,8 +131,8 @@ def id_key(context: Context, variable: str, values: Ints) -> Key:
         view = context.view(variable)
         if not isinstance(view, NodeView):
             return _text_ranks(view.take("id", positions(context, variable, chosen)))
-        if len(chosen) >= RANKS_FROM_DICTIONARY_MIN:
-            return view.dictionary.ranks()[chosen]
+        if len(chosen) >= RANKS_FROM_DICTIONARY_MIN or view.dictionary.is_ordered:
+            return view.dictionary.order()[1:][chosen]
         unique, group = np.unique(chosen, return_inverse=True)
         return _text_ranks(view.dictionary.ids_of(unique))[group.reshape(-1)]
 
@@ -110,27 +168,32 @@ def _ordered(rows: Ints | None, length: int, keys: Sequence[Key], limit: int | N
     values = keys[0](rows)
     if limit is None or length <= 2 * limit:
         return _sorted(rows, values, keys[1:])[:limit]
-    last = np.partition(values, limit - 1)[limit - 1]
-    sure, tied = np.flatnonzero(values < last), np.flatnonzero(values == last)
+    ranked = values.copy()
+    ranked.partition(limit - 1)
+    last = ranked[limit - 1]
+    sure, tied = (values < last).nonzero()[0], (values == last).nonzero()[0]
     head = _sorted(sure if rows is None else rows[sure], values[sure], keys[1:])
     tail = _ordered(tied if rows is None else rows[tied], len(tied), keys[1:], limit - len(sure))
-    return np.concatenate((head, tail))
+    return np.concatenate((head, tail)) if len(head) else tail
 
 
 def _sorted(rows: Ints | None, values: npt.NDArray[Any], rest: Sequence[Key]) -> Ints:
-    made = [values]
-    order = np.argsort(values, kind="stable")
-    for key in rest:
-        if not _has_ties(made, order):
-            break
-        made.append(key(rows))
-        order = np.lexsort(made[::-1])
+    order = values.argsort(kind="stable")
+    if len(order) > 1 and rest:
+        made = [values]
+        same = _equal_neighbours(values, order)
+        for key in rest:
+            if not same.any():
+                break
+            made.append(key(rows))
+            order = np.lexsort(made[::-1])
+            same = _equal_neighbours(made[0], order)
+            for column in made[1:]:
+                same &= _equal_neighbours(column, order)
     return order if rows is None else rows[order]
 
 
-def _has_ties(made: list[npt.NDArray[Any]], order: npt.NDArray[Any]) -> bool:
-    same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
-    for values in made:
-        ordered = values[order]
-        same &= ordered[1:] == ordered[:-1]
-    return bool(same.any())
+def _equal_neighbours(values: npt.NDArray[Any], order: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which rows, in an order, equal the one before."""
+    ordered = values[order]
+    return np.asarray(ordered[1:] == ordered[:-1])

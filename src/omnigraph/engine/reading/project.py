@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from omnigraph.catalog import arrays
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.nearest import distances
 from omnigraph.engine.reading.ordering import ids_of
-from omnigraph.engine.reading.predicates import FrameRows, predicate_mask
+from omnigraph.engine.reading.predicates import FrameRows, positions, predicate_mask
 from omnigraph.engine.reading.search import bm25_scores
 from omnigraph.errors import InternalError
 from omnigraph.plan.operators import (
@@ -87,6 +87,33 @@ def evaluate(context: Context, expression: Expression, frame: Frame, scores: Sco
             return arrays.array(values, pa.float64(), mask=~known)
         case Rrf() | Aggregate():
             raise InternalError(f"{type(expression).__name__} was not computed before the rows were projected")
+
+
+def few_values(context: Context, expression: Expression, frame: Frame) -> list[Any] | None:
+    """A property on a few rows as values that are JSON-ready; None where `evaluate` has to fetch or convert it.
+
+    Taking single values from a column in memory costs less than making a column of them.
+    """
+    if not isinstance(expression, PropertyRef) or expression.type.scalar not in _PLAIN or expression.type.is_list:
+        return None
+    view = context.view(expression.variable)
+    places = positions(context, expression.variable, frame.columns[expression.variable])
+    if len(view.groups) == 1:
+        column = view.held(view.groups[0], expression.property)
+        return None if column is None else [column[place].as_py() for place in places.tolist()]
+    owners = view.group_starts.searchsorted(places, side="right") - 1
+    offsets = places - view.group_starts[owners]
+    values = []
+    for owner, offset in zip(owners.tolist(), offsets.tolist(), strict=True):
+        column = view.held(view.groups[owner], expression.property)
+        if column is None:
+            return None
+        values.append(column[offset].as_py())
+    return values
+
+
+_PLAIN = INTEGERS | {Scalar.STRING, Scalar.BOOL}
+"""Types whose values are JSON-ready as Python gives them."""
 
 
 def constant_column(context: Context, expression: ParameterRef | Literal | Now, length: int) -> pa.Array:

@@ -6,6 +6,8 @@ the places its nodes take in them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,9 +16,12 @@ from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints
 from omnigraph.engine.reading.nearest import distances, nearest_candidates
+from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.ordering import Key, float_key, id_key, order_rows, tie_break_variables
 from omnigraph.engine.reading.predicates import positions
-from omnigraph.engine.reading.search import bm25_scores
+from omnigraph.engine.reading.scan import start_positions
+from omnigraph.engine.reading.search import bm25_at, bm25_found
+from omnigraph.engine.reading.tables import FEW_ROWS
 from omnigraph.errors import InputError
 from omnigraph.plan.operators import Bm25, Nearest, Rank, Rrf
 
@@ -40,12 +45,12 @@ def ranked_variable(rank: Rank) -> str:
 
 
 def rank_rows(context: Context, rank: Rank, frame: Frame, limit: int | None) -> Ranked:
-    """Score the rows and drop those the ranking leaves out."""
+    """Score the rows and drop those the ranking leaves out, and with a limit those that cannot come before it."""
     match rank:
         case Nearest():
             return _by_distance(context, rank, frame, limit)
         case Bm25():
-            return _by_words(context, rank, frame)
+            return _by_words(context, rank, frame, limit)
         case Rrf():
             return _fused(context, rank, frame, limit)
 
@@ -54,11 +59,35 @@ def _key(values: npt.NDArray[np.int64]) -> Key:
     return lambda rows: values if rows is None else values[rows]
 
 
+def _whole(context: Context, variable: str, frame: Frame) -> NodeView | None:
+    """The table, when the rows are all its live nodes, each once; then nothing needs to be looked up row by row."""
+    view = context.view(variable)
+    if len(frame.columns) > 1 or not isinstance(view, NodeView):
+        return None
+    return view if view.__dict__.get("live_codes") is frame.columns[variable] else None
+
+
+def _frame_of(view: NodeView, variable: str, places: Ints) -> Frame:
+    """Rows of one variable, at ascending positions; if they are few, where they are is remembered."""
+    codes = view.codes_at(places)
+    if len(places) <= FEW_ROWS:
+        view.placed.update(zip(codes.tolist(), places.tolist(), strict=True))
+    return Frame(len(codes), {variable: codes})
+
+
 def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | None) -> Ranked:
-    places = positions(context, rank.property.variable, frame.columns[rank.property.variable])
-    ascending = len(places) < 2 or bool((places[1:] > places[:-1]).all())
-    unique = places if ascending else np.unique(places)
-    near = nearest_candidates(context, rank, unique, len(unique) if limit is None else limit)
+    variable = rank.property.variable
+    count = len(frame) if limit is None else limit
+    view = _whole(context, variable, frame)
+    if view is not None:
+        near = nearest_candidates(context, rank, None, count)
+        scores, known = distances(context, rank, near)
+        if not known.all():
+            near, scores = near[known], scores[known]
+        return Ranked(_frame_of(view, variable, near), scores, (_key(float_key(scores)),))
+    places = positions(context, variable, frame.columns[variable])
+    ascending = _is_ascending(places)
+    near = nearest_candidates(context, rank, places if ascending else distinct_sorted(places), count)
     kept = np.searchsorted(places, near) if ascending else np.flatnonzero(np.isin(places, near))
     scores, known = distances(context, rank, places[kept])
     if not known.all():
@@ -66,11 +95,56 @@ def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | Non
     return Ranked(frame.take(kept), scores, (_key(float_key(scores)),))
 
 
-def _by_words(context: Context, rank: Bm25, frame: Frame) -> Ranked:
-    places = positions(context, rank.property.variable, frame.columns[rank.property.variable])
-    scores = bm25_scores(context, rank)[places]
+def _by_words(context: Context, rank: Bm25, frame: Frame, limit: int | None) -> Ranked:
+    variable = rank.property.variable
+    view = _whole(context, variable, frame)
+    if view is None:
+        places = start_positions(context, variable, frame.columns[variable])
+        scores = bm25_at(context, rank, places)
+        kept = _best(scores, limit)
+        frame = frame.take(kept)
+        if limit is not None and len(kept) <= FEW_ROWS:
+            _remember(context, variable, frame, places[kept])
+        scores = scores[kept]
+    else:
+        places, scores = bm25_found(context, rank)
+        if not view.all_live:
+            live = view.is_live(places)
+            places, scores = places[live], scores[live]
+        kept = _best(scores, limit)
+        frame, scores = _frame_of(view, variable, places[kept]), scores[kept]
+    return Ranked(frame, scores, (_key(~float_key(scores)),))
+
+
+def _remember(context: Context, variable: str, frame: Frame, places: Ints) -> None:
+    """Note where a few nodes are, so that fetching their properties needs no table of all."""
+    view = context.view(variable)
+    if isinstance(view, NodeView):
+        view.placed.update(zip(frame.columns[variable].tolist(), places.tolist(), strict=True))
+
+
+def _best(scores: Floats, limit: int | None) -> Ints:
+    """The rows with a score that may be among the first so many: those that no `limit` others exceed."""
     kept = np.flatnonzero(scores > 0)
-    return Ranked(frame.take(kept), scores[kept], (_key(~float_key(scores[kept])),))
+    if limit is None or limit >= len(kept):
+        return kept
+    held = scores[kept]
+    return kept[held >= np.partition(held, len(held) - limit)[len(held) - limit]] if limit else kept[:0]
+
+
+def _is_ascending(values: npt.NDArray[Any]) -> bool:
+    return len(values) < 2 or bool((values[1:] > values[:-1]).all())
+
+
+def distinct_sorted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The distinct values, ascending; by a sort, which for many is far quicker than numpy's way by hashing."""
+    ordered = np.sort(values)
+    fresh = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return np.asarray(ordered[fresh])
+
+
+# --- two rankings fused -----------------------------------------------------------------------------------------------
 
 
 def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Ranked:
@@ -80,15 +154,21 @@ def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Rank
     if smoothing is None or smoothing <= 0:
         raise InputError("the k of rrf must be an integer above 0", code="param")
     column = frame.columns[variable]
-    ascending = len(column) < 2 or bool((column[1:] > column[:-1]).all())
-    nodes = column if ascending else np.unique(column)
-    first = _places(context, rank.first, variable, nodes, limit)
-    second = _places(context, rank.second, variable, nodes, limit)
-    held = (first > 0) | (second > 0)
-    frame = frame.where(held if ascending else held[np.searchsorted(nodes, column)])
+    whole = _whole(context, variable, frame) is not None
+    ascending = whole or _is_ascending(column)
+    nodes = column if ascending else distinct_sorted(column)
+    each = frame if whole else Frame(len(nodes), {variable: nodes})
+    arms = [_in_order(context, arm, variable, each, limit) for arm in (rank.first, rank.second)]
+    held = distinct_sorted(np.concatenate(arms))
+    if whole:
+        frame = Frame(len(held), {variable: held})
+    elif ascending:
+        frame = frame.take(np.searchsorted(column, held))
+    else:
+        frame = frame.where(np.isin(column, held))
     frame = frame.take(_one_row_per_node(context, frame, variable))
-    index = np.searchsorted(nodes, frame.columns[variable])
-    first, second = first[index], second[index]
+    index = np.searchsorted(held, frame.columns[variable])
+    first, second = (_places(arm, held)[index] for arm in arms)
     scores = _share(first, smoothing) + _share(second, smoothing)
     ties = tuple(_key(np.where(place > 0, place, _LAST)) for place in (first, second))
     return Ranked(frame, scores, (_key(~float_key(scores)),), ties)
@@ -110,12 +190,16 @@ def _one_row_per_node(context: Context, frame: Frame, variable: str) -> Ints:
     return order[first]
 
 
-def _places(context: Context, arm: Nearest | Bm25, variable: str, nodes: Ints, limit: int | None) -> Ints:
+def _in_order(context: Context, arm: Nearest | Bm25, variable: str, nodes: Frame, limit: int | None) -> Ints:
+    """The nodes one arm keeps, in its order."""
+    most = limit if isinstance(arm, Nearest) else None
+    ranked = rank_rows(context, arm, nodes, most)
+    found = ranked.frame.columns[variable]
+    return found[order_rows(len(found), [*ranked.keys, id_key(context, variable, found)], most)]
+
+
+def _places(arm: Ints, nodes: Ints) -> Ints:
     """The place of each node in one arm's order, from 1; 0 when the arm leaves it out."""
-    ranked = rank_rows(context, arm, Frame(len(nodes), {variable: nodes}), limit)
-    by_id = id_key(context, variable, ranked.frame.columns[variable])
-    order = order_rows(len(ranked.frame), [*ranked.keys, by_id], limit if isinstance(arm, Nearest) else None)
     places = np.zeros(len(nodes), dtype=np.int64)
-    kept = np.searchsorted(nodes, ranked.frame.columns[variable][order])
-    places[kept] = np.arange(1, len(order) + 1)
+    places[np.searchsorted(nodes, arm)] = np.arange(1, len(arm) + 1)
     return places

@@ -6,8 +6,10 @@ Equality is answered by a lookup, text conditions from the text index, everythin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.frame import Frame
@@ -15,6 +17,7 @@ from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.lookup import Access, Found, equal_positions
 from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import FrameRows, GroupRows, predicate_mask
+from omnigraph.engine.reading.predicates import positions as positions_of
 from omnigraph.engine.reading.schedule import Begin
 from omnigraph.engine.reading.search import text_positions
 from omnigraph.engine.reading.tables import TableView
@@ -33,6 +36,7 @@ def start_rows(context: Context, begin: Begin) -> tuple[Ints, str]:
     if found.may_be_deleted and not view.all_live:
         positions = positions[view.is_live(positions)]
     codes = view.codes_at(positions)
+    context.memo["begun", variable] = codes, positions
     if len(predicates) > 1:
         frame = Frame(len(codes), {variable: codes})
         for predicate in predicates:
@@ -40,6 +44,12 @@ def start_rows(context: Context, begin: Begin) -> tuple[Ints, str]:
                 frame = frame.where(predicate_mask(context, predicate, FrameRows(context, frame)))
         codes = frame.columns[variable]
     return codes, found.how
+
+
+def start_positions(context: Context, variable: str, codes: Ints) -> npt.NDArray[Any]:
+    """Where nodes are; known already while they are the ones their variable began with."""
+    begun: tuple[Ints, Ints] | None = context.memo.get(("begun", variable))
+    return begun[1] if begun is not None and begun[0] is codes else positions_of(context, variable, codes)
 
 
 def scan_mask(context: Context, view: TableView, predicates: Sequence[Predicate]) -> Bools:

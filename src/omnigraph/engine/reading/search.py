@@ -7,37 +7,110 @@ those of large files on disk.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.dataclass import dataclass
 from omnigraph.engine.reading.context import Context
 from omnigraph.engine.reading.kernels import Bools, Ints
 from omnigraph.engine.reading.persist import TEXT_ROWS_MIN, load_text_index, save_text_index
 from omnigraph.engine.reading.tables import Group, Part, TableView
-from omnigraph.engine.reading.text import TextIndex, analyse, build_text_index, within_distance
+from omnigraph.engine.reading.text import TextIndex, TextParts, analyse, build_text_index, within_distance
 from omnigraph.errors import InputError, InternalError
+from omnigraph.plan.explain import show
 from omnigraph.plan.operators import Bm25, TextFunction, TextMatch, Value
 
 Floats = npt.NDArray[np.float64]
 K1, B = 1.2, 0.75
 FUZZY_DISTANCE = 2
+DENSE_SHARE = 8
+"""More positions than one in so many of all are put together by marking them, fewer by sorting."""
 
 
-def text_index(view: TableView, group: Group, column: str) -> TextIndex:
-    """The text index of one column of one group, made once per data file and added to when a group grows."""
+@dataclass(frozen=True)
+class Postings:
+    """Where one word is in one index: positions ascending, how often, and the length of each text."""
+
+    positions: Ints
+    counts: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int32]
+
+
+def text_index(view: TableView, group: Group, column: str) -> TextParts:
+    """The text indexes of one column of one group, made once per data file and added to when a group grows."""
     field_id = view.handle.field_ids.get(column, column)
 
-    def make(part: Part) -> TextIndex:
+    def make(part: Part) -> TextParts:
         large = part.physical_rows >= TEXT_ROWS_MIN
         made = load_text_index(view.handle, part.files, field_id) if large else None
         if made is None:
             made = build_text_index(view.chunk(part, column))
             if large:
                 save_text_index(view.handle, part.files, field_id, made)
-        return made
+        return TextParts((made,))
 
-    return view.derived(group, lambda part: ("text", part.files, field_id), make, TextIndex.followed_by)
+    return view.derived(group, lambda part: ("text", part.files, field_id), make, TextParts.followed_by)
+
+
+def _indexes(view: TableView, column: str) -> list[tuple[int, TextIndex]]:
+    """The text indexes of a column, each with the position of its first row; kept with the version."""
+    memo: dict[str, list[tuple[int, TextIndex]]] = view.handle.memo.setdefault("text indexes", {})
+    found = memo.get(column)
+    if found is None:
+        found = memo[column] = [
+            (int(start) + begin, index)
+            for start, group in zip(view.group_starts, view.groups, strict=False)
+            for begin, index in text_index(view, group, column).numbered()
+        ]
+    return found
+
+
+def _postings(context: Context, view: TableView, column: str, word: str) -> list[Postings]:
+    """Where a word is, index by index; looked up once in an execution."""
+    key = ("postings", view.handle.uri, column, word)
+    found: list[Postings] | None = context.memo.get(key)
+    if found is None:
+        found = context.memo[key] = []
+        for start, index in _indexes(view, column):
+            number = index.find(word)
+            if number >= 0:
+                rows, counts = index.postings(number)
+                found.append(Postings(rows.astype(np.int64) + start, counts, index.lengths[rows]))
+    return found
+
+
+def _holding(context: Context, view: TableView, column: str, words: list[str]) -> Ints:
+    """The positions that hold any of the words, ascending; put together once in an execution."""
+    key = ("holding", view.handle.uri, column, *words)
+    found: Ints | None = context.memo.get(key)
+    if found is None:
+        parts = [each.positions for word in words for each in _postings(context, view, column, word)]
+        found = context.memo[key] = _union(parts, view.position_count)
+    return found
+
+
+def _words(context: Context, query: Value) -> list[str]:
+    """The distinct words of a query text, in their order."""
+    return list(dict.fromkeys(analyse(query_text(context, query))))
+
+
+def _union(parts: list[Ints], bound: int) -> Ints:
+    """Distinct positions, ascending, of several that are each ascending and distinct."""
+    if not parts:
+        return np.empty(0, dtype=np.int64)
+    if len(parts) == 1:
+        return parts[0]
+    together = np.concatenate(parts)
+    if len(together) * DENSE_SHARE > bound:
+        mask = np.zeros(bound, dtype=np.bool_)
+        mask[together] = True
+        return np.flatnonzero(mask)
+    together.sort()
+    fresh = np.ones(len(together), dtype=np.bool_)
+    np.not_equal(together[1:], together[:-1], out=fresh[1:])
+    return together[fresh]
 
 
 # --- Bool functions ---------------------------------------------------------------------------------------------------
@@ -45,22 +118,43 @@ def text_index(view: TableView, group: Group, column: str) -> TextIndex:
 
 def text_positions(context: Context, match: TextMatch) -> Ints:
     """The positions a text function is true at, ascending; deleted rows may be among them."""
-    view = context.view(match.property.variable)
-    words = list(dict.fromkeys(analyse(query_text(context, match.query))))
+    view, column = context.view(match.property.variable), match.property.property
+    key = ("text positions", view.handle.uri, match)
+    known: Ints | None = context.memo.get(key)
+    if known is not None:
+        return known
+    words = _words(context, match.query)
+    most = _fuzzy_distance(context, match) if match.function is TextFunction.FUZZY and words else 0
+    note = context.step("search", lambda: show(match))
+    note.depth += 1
+    tried = 0
+    if most:
+        found: list[Ints] = []
+        for start, index in _indexes(view, column):
+            tried += len(index.tokens)
+            for word in words:
+                numbers = within_distance(index.tokens, word, most).tolist()
+                found.extend(index.postings(number)[0].astype(np.int64) + start for number in numbers)
+        positions = _union(found, view.position_count)
+    else:
+        positions = _holding(context, view, column, words)
+    context.memo[key] = positions
+    note.done(len(positions))
+    note.because(lambda: _answered(view, column, words, f"{tried:,} distinct words compared" if most else ""))
+    return positions
+
+
+def _answered(view: TableView, column: str, words: list[str], more: str = "") -> str:
+    """How a text question was answered, in words."""
     if not words:
-        return np.empty(0, dtype=np.int64)
-    most = _fuzzy_distance(context, match) if match.function is TextFunction.FUZZY else 0
-    found: list[Ints] = []
-    for start, group in zip(view.group_starts, view.groups, strict=False):
-        index = text_index(view, group, match.property.property)
-        for word in words:
-            if most:
-                numbers = within_distance(index.tokens, word, most)
-            else:
-                number = index.find(word)
-                numbers = np.array([number] if number >= 0 else [], dtype=np.int64)
-            found.extend(index.postings(int(number))[0] + start for number in numbers)
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+        return "the query text has no words to look for"
+    count = len(_indexes(view, column))
+    indexes = "the text index" if count == 1 else f"{count:,} text indexes"
+    return ", ".join(filter(None, (f"{_numbered(len(words), 'word')} looked up in {indexes}", more)))
+
+
+def _numbered(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def text_mask(context: Context, match: TextMatch) -> Bools:
@@ -92,44 +186,77 @@ def _fuzzy_distance(context: Context, match: TextMatch) -> int:
 
 def bm25_scores(context: Context, rank: Bm25) -> Floats:
     """The score of every position, 0.0 where no token is shared."""
-    view = context.view(rank.property.variable)
-    scores = np.zeros(view.position_count, dtype=np.float64)
-    words = list(dict.fromkeys(analyse(query_text(context, rank.query))))
-    if not words or not view.live_count:
-        return scores
-    column = rank.property.property
-    indexes = [text_index(view, group, column) for group in view.groups]
-    documents, mean_length = _text_statistics(view, column, indexes)
-    for word in words:
-        postings = []
-        holders = 0
-        for start, index in zip(view.group_starts, indexes, strict=False):
-            number = index.find(word)
-            if number < 0:
-                continue
-            rows, counts = index.postings(number)
-            positions = rows + start
-            postings.append((positions, counts, index.lengths[rows]))
-            holders += len(rows) if view.all_live else int(np.count_nonzero(view.live[positions]))
-        inverse = math.log(1 + (documents - holders + 0.5) / (holders + 0.5))
-        for positions, counts, lengths in postings:
-            share = 1 - B + B * lengths / mean_length
-            scores[positions] += inverse * (counts * (K1 + 1)) / (counts + K1 * share)
+    positions, found = bm25_found(context, rank)
+    scores = np.zeros(context.view(rank.property.variable).position_count, dtype=np.float64)
+    scores[positions] = found
     return scores
 
 
-def _text_statistics(view: TableView, column: str, indexes: list[TextIndex]) -> tuple[int, float]:
-    """(live rows with a text, their mean number of tokens); remembered for the version."""
-    memo = view.handle.memo.setdefault("text statistics", {})
+def bm25_at(context: Context, rank: Bm25, places: npt.NDArray[Any]) -> Floats:
+    """The scores at some positions."""
+    positions, found = bm25_found(context, rank)
+    if places is positions:
+        return found
+    if len(places) > len(positions):
+        return np.asarray(bm25_scores(context, rank)[places])
+    index = np.minimum(np.searchsorted(positions, places), max(len(positions) - 1, 0))
+    return np.where(positions[index] == places, found[index], 0.0) if len(positions) else np.zeros(len(places))
+
+
+def bm25_found(context: Context, rank: Bm25) -> tuple[Ints, Floats]:
+    """(positions that share a word, ascending; their scores); deleted rows are among them.
+
+    A word is worth the same wherever it is asked for, and a score is summed in the order of the query's words.
+    """
+    key = ("bm25 found", rank)
+    known: tuple[Ints, Floats] | None = context.memo.get(key)
+    if known is not None:
+        return known
+    view, column = context.view(rank.property.variable), rank.property.property
+    words = _words(context, rank.query)
+    note = context.step("score", lambda: show(rank))
+    note.depth += 1
+    positions = _holding(context, view, column, words)
+    held = [_postings(context, view, column, word) for word in words]
+    scores = np.zeros(len(positions), dtype=np.float64)
+    if len(positions):
+        documents, mean_length = _text_statistics(view, column)
+        for postings in held:
+            holders = sum(_live_count(view, each.positions) for each in postings)
+            inverse = math.log(1 + (documents - holders + 0.5) / (holders + 0.5))
+            for each in postings:
+                share = 1 - B + B * each.lengths / mean_length
+                where = _places(positions, each.positions)
+                scores[where] += inverse * (each.counts * (K1 + 1)) / (each.counts + K1 * share)
+    context.memo[key] = positions, scores
+    note.done(len(positions))
+    note.because(lambda: _answered(view, column, words, f"{_numbered(len(positions), 'text')} scored"))
+    return positions, scores
+
+
+def _places(all_positions: Ints, some: Ints) -> Ints | slice:
+    """Where some of the positions stand among all."""
+    return slice(None) if len(some) == len(all_positions) else np.searchsorted(all_positions, some)
+
+
+def _live_count(view: TableView, positions: Ints) -> int:
+    return len(positions) if view.all_live else int(np.count_nonzero(view.is_live(positions)))
+
+
+def _text_statistics(view: TableView, column: str) -> tuple[int, float]:
+    """(live rows with a text, their mean number of tokens); remembered for the version.
+
+    Each index knows its own sums; what was deleted since is taken off.
+    """
+    memo: dict[str, tuple[int, float]] = view.handle.memo.setdefault("text statistics", {})
     if column not in memo:
         documents = tokens = 0
-        for start, index in zip(view.group_starts.tolist(), indexes, strict=False):
+        dead = view.deleted_positions
+        for start, index in _indexes(view, column):
             held, spoken = index.totals
-            if not view.all_live:
-                dead = np.flatnonzero(~view.live[start : start + len(index.valid)])
-                held -= int(np.count_nonzero(index.valid[dead]))
-                spoken -= int(index.lengths[dead].sum(dtype=np.int64))
-            documents, tokens = documents + held, tokens + spoken
+            begin, end = np.searchsorted(dead, (start, start + len(index.valid)))
+            gone = dead[begin:end] - start
+            documents += held - int(np.count_nonzero(index.valid[gone]))
+            tokens += spoken - int(index.lengths[gone].sum(dtype=np.int64))
         memo[column] = (documents, tokens / documents if tokens else 1.0)
-    found: tuple[int, float] = memo[column]
-    return found
+    return memo[column]

@@ -11,6 +11,7 @@ not be measured. The bounds allow for every rounding, so a sketch changes what a
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,9 @@ HEAD_WIDTH_SHARE = 2
 SAMPLE_ROWS = 4096
 BLOCK_ROWS = 16_384
 SEED_BLOCK = 256
+SHARED_BYTES_MIN = 8 << 20
+"""From so many bytes on several threads multiply them, which reads memory quicker than one does."""
+THREADS = min(os.cpu_count() or 1, 8)
 MEASURED_AT_ONCE = 64
 """So few rows, or twice the number wanted, are measured without narrowing them further."""
 
@@ -210,18 +214,39 @@ class Bounds:
     least: Singles
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Which rows a search is about: some, ascending, or all of them but a few."""
+
+    rows: Ints | None = None
+    without: Ints | None = None
+
+    def count_of(self, total: int) -> int:
+        """How many those are."""
+        if self.rows is not None:
+            return len(self.rows)
+        return total - (0 if self.without is None else len(self.without))
+
+
+ALL = Chosen()
+
+
 def narrow(
-    sketch: Sketch, query: Singles, rows: Ints | None, count: int, known: float, measure: Measure
+    sketch: Sketch, query: Singles, chosen: Chosen, count: int, known: float, measure: Measure
 ) -> tuple[Ints, float]:
-    """The rows that may be among the `count` nearest, of `rows` (ascending) or of all.
+    """The rows that may be among the `count` nearest; as long as nothing is known, those left out may be among them.
 
     `known` is a distance that so many rows are known to be within, infinite at first; a smaller one comes back.
     """
+    rows = chosen.rows
     moved = query.astype(np.float64) - sketch.centre
     for level in sketch.levels():
         if rows is not None and len(rows) <= max(MEASURED_AT_ONCE, 2 * count):
             break
         bounds = _bounds(sketch, level, moved, rows)
+        if rows is None and chosen.without is not None:
+            bounds.estimate[chosen.without] = np.inf
+            bounds.least[chosen.without] = np.inf
         known = min(known, distance_within(bounds.estimate, rows, count, measure))
         close = np.flatnonzero(bounds.least <= known)
         rows = close if rows is None else rows[close]
@@ -293,7 +318,8 @@ def _products(asked: Bytes, codes: Bytes) -> Singles:
     """The scalar product of one row of bytes with each of many."""
     found: Singles = np.empty(len(codes), dtype=np.float32)
     if len(codes):
-        simsimd.cdist(asked[None], codes, metric="dot", out=found[None], out_dtype="f32")
+        threads = THREADS if codes.nbytes >= SHARED_BYTES_MIN else 1
+        simsimd.cdist(asked[None], codes, metric="dot", out=found[None], out_dtype="f32", threads=threads)
     return found
 
 

@@ -6,6 +6,7 @@ version that has the file; which positions are live belongs to the version. Colu
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ COLD_ROWS_MIN = 200_000
 """Groups below this are read whole, which takes no longer than fetching a few rows."""
 COLD_ROWS_FACTOR = 500
 """A column is read whole once one in this many of its rows has been fetched."""
+GROWN_MAX = 16
+"""A group that has grown by more fragments than this is made anew."""
 GROUP_ROWS_MAX = 2048
 """Neighbouring small fragments are read as one group up to this size, so that many commits do not mean many arrays."""
 
@@ -151,6 +154,16 @@ class TableView:
                 mask[start + self.deleted_offsets(fragment)] = False
         return mask
 
+    @cached_property
+    def deleted_positions(self) -> Ints:
+        """The positions that hold no row of this version, ascending."""
+        parts = [
+            start + self.deleted_offsets(fragment)
+            for start, fragment in zip(self.starts, self.fragments, strict=False)
+            if fragment.deleted_rows
+        ]
+        return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
     def is_live(self, positions: npt.NDArray[Any]) -> Bools:
         """Which of some positions hold a row of this version; for a few of them only their fragments are looked at."""
         if "live" in self.__dict__ or len(positions) > FEW_ROWS:
@@ -180,18 +193,21 @@ class TableView:
     ) -> T:
         """What follows from the data files of a fragment or group alone, made once.
 
-        A group that has grown by a fragment is what it was before, joined with what is made of the new fragment, so
-        that a small commit does not pay for the whole group.
+        A group that has grown by some fragments is what it was before, joined with what is made of each new one, so
+        that a small commit does not pay for the whole group; nor does one that takes a fragment out of it.
         """
         key = key_of(part)
         found = self.cache.get(key)
         if found is not None:
             return found  # type: ignore[no-any-return]
-        held = None
-        if isinstance(part, Group) and part.before is not None:
-            held = self.cache.get(key_of(part.before))
-            part = part if held is None else part.fragments[-1]
-        made = make(part) if held is None else join(held, make(part))
+        held, earlier, grown = None, part, 0
+        while held is None and grown < GROWN_MAX and isinstance(earlier, Group) and earlier.before is not None:
+            earlier, grown = earlier.before, grown + 1
+            held = self.cache.get(key_of(earlier))
+        if held is None or not isinstance(part, Group):
+            made = make(part)
+        else:
+            made = functools.reduce(join, map(make, part.fragments[-grown:]), held)
         self.cache.put(key, made, int(made.nbytes))
         return made
 
@@ -263,9 +279,16 @@ class TableView:
                 lambda made: max(made.nbytes, 4096),
             )
             parts = [self._chunk_value_codes(group, column, dictionary) for group in self.groups]
-            found = memo[column] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+            found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+            self.handle.memo.setdefault("value dictionaries", {})[column] = dictionary
+            memo[column] = found
             self.recipes[f"value codes of {column}"] = lambda view: view.value_codes(column)
         return found
+
+    def value_order(self, column: str) -> npt.NDArray[np.int64] | None:
+        """For each integer of `value_codes` one that orders as the texts do; None while these are not known."""
+        dictionary: IdDictionary | None = self.handle.memo.get("value dictionaries", {}).get(column)
+        return None if dictionary is None else dictionary.order()
 
     def has_value_codes(self, column: str) -> bool:
         """Whether `value_codes` would cost nothing, or the column has been asked for often enough to be worth it."""

@@ -7,6 +7,8 @@ Splitting works on whole columns; the rest works once per distinct token.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -22,6 +24,10 @@ from omnigraph.engine.reading.stemmer import stem
 from omnigraph.engine.reading.unicode_tables import ascii_form, is_word_character
 
 TOKEN_BYTES_MAX = 40
+FEW_TEXTS = 16
+"""So many texts are analysed one by one, as starting on whole columns takes longer."""
+PARTS_MAX = 6
+"""Indexes a group of small commits has at most."""
 _STOP_TEXT = """
 a about above after again against all am an and any are as at be because been before being below between both
 but by can did do does doing down during each few for from further had has have having he her here hers
@@ -99,32 +105,29 @@ class TextIndex:
         """(rows with a text, tokens in all)."""
         return int(np.count_nonzero(self.valid)), int(self.lengths.sum(dtype=np.int64))
 
-    def followed_by(self, more: TextIndex) -> TextIndex:
-        """With the rows of another index put after these."""
-        tokens = pc.unique(pa.concat_arrays([self.tokens, more.tokens]))
-        tokens = tokens.take(pc.sort_indices(tokens))
-        owners = []
-        for part in (self, more):
-            numbers = arrays.to_numpy(pc.index_in(part.tokens, value_set=tokens)).astype(np.int64)
-            owners.append(np.repeat(numbers, np.diff(part.offsets)))
-        owner = np.concatenate(owners)
-        # Stable, so the rows of a token stay ascending: those of the first index are all smaller.
-        order = np.argsort(owner, kind="stable")
-        offsets = np.zeros(len(tokens) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(owner, minlength=len(tokens)), out=offsets[1:])
-        return TextIndex(
-            tokens,
-            offsets,
-            np.concatenate((self.rows, more.rows + np.int32(len(self.lengths))))[order],
-            np.concatenate((self.counts, more.counts))[order],
-            np.concatenate((self.lengths, more.lengths)),
-            np.concatenate((self.valid, more.valid)),
-        )
+    @cached_property
+    def _letters(self) -> tuple[npt.NDArray[Any], memoryview]:
+        """Where each token begins, and the bytes of all, one after the other."""
+        tokens, (_, bounds, letters) = self.tokens, self.tokens.buffers()
+        kind = np.int64 if pa.types.is_large_string(tokens.type) else np.int32
+        begins = np.frombuffer(bounds, dtype=kind)[tokens.offset : tokens.offset + len(tokens) + 1]
+        return begins, memoryview(b"" if letters is None else letters)
 
     def find(self, token: str) -> int:
         """The number of a token, or -1."""
-        place = int(pc.search_sorted(self.tokens, arrays.scalar(token, pa.string())).as_py()) if len(self.tokens) else 0
-        return place if place < len(self.tokens) and self.tokens[place].as_py() == token else -1
+        count = len(self.offsets) - 1
+        if not count:
+            return -1
+        begins, letters = self._letters
+        sought = token.encode()
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) >> 1
+            if bytes(letters[begins[middle] : begins[middle + 1]]) < sought:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < count and bytes(letters[begins[low] : begins[low + 1]]) == sought else -1
 
     def postings(self, token: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """(rows, occurrences) of a token."""
@@ -132,8 +135,69 @@ class TextIndex:
         return self.rows[span], self.counts[span]
 
 
+def joined(parts: Sequence[TextIndex]) -> TextIndex:
+    """One index of the rows of several, put one after the other."""
+    tokens = pc.unique(pa.concat_arrays([part.tokens for part in parts]))
+    tokens = tokens.take(pc.sort_indices(tokens))
+    owners, rows, begin = [], [], 0
+    for part in parts:
+        numbers = arrays.to_numpy(pc.index_in(part.tokens, value_set=tokens)).astype(np.int64)
+        owners.append(np.repeat(numbers, np.diff(part.offsets)))
+        rows.append(part.rows + np.int32(begin))
+        begin += len(part.lengths)
+    owner = np.concatenate(owners)
+    # Stable, so the rows of a token stay ascending: those of an earlier index are all smaller.
+    order = np.argsort(owner, kind="stable")
+    offsets = np.zeros(len(tokens) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(tokens)), out=offsets[1:])
+    return TextIndex(
+        tokens,
+        offsets,
+        np.concatenate(rows)[order],
+        np.concatenate([part.counts for part in parts])[order],
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.valid for part in parts]),
+    )
+
+
+@dataclass(frozen=True)
+class TextParts:
+    """The indexes of the rows of a group, in their order.
+
+    Each commit that grows the group brings one of its own. From time to time the last ones, as many as are not much
+    larger together than those before them, become one: so there are few, and a row is seldom indexed again.
+    """
+
+    parts: tuple[TextIndex, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays occupy."""
+        return sum(part.nbytes for part in self.parts)
+
+    def numbered(self) -> Iterator[tuple[int, TextIndex]]:
+        """Each index with the row of the group that its first row is."""
+        begin = 0
+        for part in self.parts:
+            yield begin, part
+            begin += len(part.lengths)
+
+    def followed_by(self, more: TextParts) -> TextParts:
+        """With the rows of others put after these."""
+        parts = [*self.parts, *more.parts]
+        if len(parts) <= PARTS_MAX:
+            return TextParts(tuple(parts))
+        first, size = len(parts) - 1, len(parts[-1].lengths)
+        while first and (len(parts[first - 1].lengths) <= 2 * size or first >= PARTS_MAX):
+            first -= 1
+            size += len(parts[first].lengths)
+        return TextParts((*parts[:first], joined(parts[first:])))
+
+
 def build_text_index(texts: pa.Array) -> TextIndex:
     """Analyse a whole column."""
+    if len(texts) <= FEW_TEXTS:
+        return _index_of_few(texts.to_pylist())
     valid = arrays.to_numpy(texts.is_valid())
     owners, raw = _raw_tokens(texts)
     encoded = pc.dictionary_encode(raw)
@@ -150,6 +214,27 @@ def build_text_index(texts: pa.Array) -> TextIndex:
     offsets = np.searchsorted(pairs, np.arange(len(tokens) + 1, dtype=np.int64) * max(len(texts), 1))
     rows = (pairs % max(len(texts), 1)).astype(np.int32)
     return TextIndex(tokens, offsets.astype(np.int64), rows, counts.astype(np.int32), lengths, valid)
+
+
+def _index_of_few(texts: list[str | None]) -> TextIndex:
+    """Analyse texts one by one."""
+    found: dict[bytes, list[tuple[int, int]]] = {}
+    lengths = np.zeros(len(texts), dtype=np.int32)
+    for row, text in enumerate(texts):
+        words = analyse(text)
+        lengths[row] = len(words)
+        for word, count in Counter(words).items():
+            found.setdefault(word.encode(), []).append((row, count))
+    tokens = sorted(found)
+    pairs = np.array([pair for token in tokens for pair in found[token]], dtype=np.int32).reshape(-1, 2)
+    return TextIndex(
+        arrays.array([token.decode() for token in tokens], pa.string()),
+        np.cumsum([0, *(len(found[token]) for token in tokens)], dtype=np.int64),
+        np.ascontiguousarray(pairs[:, 0]),
+        np.ascontiguousarray(pairs[:, 1]),
+        lengths,
+        np.array([text is not None for text in texts], dtype=np.bool_),
+    )
 
 
 def _raw_tokens(texts: pa.Array) -> tuple[Ints, pa.Array]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from omnigraph.engine.reading import sketch as sketches
-from omnigraph.engine.reading.sketch import as_arrays, build_sketch, from_arrays, narrow
+from omnigraph.engine.reading.sketch import ALL, Chosen, as_arrays, build_sketch, from_arrays, narrow
 
 
 def isotropic(rng, rows, dimension):
@@ -77,12 +77,20 @@ def test_the_nearest_are_always_left(shape, count):
             def measure(rows, query=query):
                 return np.where(valid[rows], exact(matrix, query, rows), np.inf)
 
-            left, known = narrow(sketch, query, asked, count, np.inf, measure)
+            left, known = narrow(sketch, query, Chosen(asked), count, np.inf, measure)
             everyone = np.arange(len(matrix)) if asked is None else asked
             distances = measure(everyone)
             last = np.partition(distances, count - 1)[count - 1]
             assert known >= last
             assert set(everyone[distances <= last]) <= set(left)
+        gone = np.flatnonzero(rng.random(len(matrix)) < 0.02)
+        left, known = narrow(sketch, query, Chosen(without=gone), count, np.inf, measure)
+        distances = measure(np.arange(len(matrix)))
+        distances[gone] = np.inf
+        last = np.partition(distances, count - 1)[count - 1]
+        assert known >= last
+        assert set(np.flatnonzero(distances <= last)) <= set(left)
+        assert not set(left) & set(gone)
 
 
 def test_directions_are_found_where_there_are_some_and_only_there():
@@ -96,7 +104,7 @@ def test_few_rows_of_vectors_like_embeddings_are_left():
     matrix = like_embeddings(rng, 20_000, 128).astype(np.float32)
     sketch = build_sketch(matrix[20:], None)
     for query in matrix[:20]:
-        left, _ = narrow(sketch, query, None, 10, np.inf, lambda rows, q=query: exact(matrix[20:], q, rows))
+        left, _ = narrow(sketch, query, ALL, 10, np.inf, lambda rows, q=query: exact(matrix[20:], q, rows))
         assert len(left) < 300
 
 
@@ -105,7 +113,7 @@ def test_a_distance_known_before_rules_out_everything_beyond_it():
     matrix = isotropic(rng, 4000, 32).astype(np.float32)
     sketch = build_sketch(matrix, None)
     query = matrix[7]
-    left, known = narrow(sketch, query, None, 5, 0.0, lambda rows: exact(matrix, query, rows))
+    left, known = narrow(sketch, query, ALL, 5, 0.0, lambda rows: exact(matrix, query, rows))
     assert left.tolist() == [7]
     assert known == 0.0
 

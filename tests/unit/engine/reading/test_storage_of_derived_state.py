@@ -29,9 +29,21 @@ def test_an_id_keeps_its_code_however_the_dictionary_grows():
     assert dictionary.code("nobody") == -1
     assert dictionary.find(pa.array(["nobody", "b"])).tolist() == [-1, 0]
     assert dictionary.ids_of(np.array([again[0], 0])).to_pylist() == ["new", "b"]
-    ranks = dictionary.ranks()
     ids = dictionary.all_ids().to_pylist()
-    assert sorted(ids) == [ids[i] for i in np.argsort(ranks)]
+    assert sorted(ids) == [ids[i] for i in np.argsort(dictionary.order()[1:])]
+
+
+def test_a_dictionary_orders_its_ids_by_their_bytes_while_it_grows(monkeypatch):
+    monkeypatch.setattr("omnigraph.engine.reading.dictionary.TAIL_MAX", 5)
+    dictionary = IdDictionary(pa.array(["m", "b", "é"]))
+    assert not dictionary.is_ordered
+    for fresh in (["n"], ["a", "zz"], ["", "mm", "é!"], ["b\0", "a!", "c", "d"]):
+        dictionary.encode(pa.array(fresh))
+        order, ids = dictionary.order(), dictionary.all_ids().to_pylist()
+        assert order[0] == 0
+        assert (order[1:] > 0).all()
+        assert sorted(ids, key=str.encode) == [ids[i] for i in np.argsort(order[1:])]
+    assert dictionary.is_ordered
 
 
 def test_the_cache_drops_the_least_recently_used_and_nothing_else():

@@ -1,5 +1,6 @@
 """Text analysis against the full-text index of the storage engine: whoever it finds, we find."""
 
+import math
 import random
 import unicodedata
 
@@ -8,8 +9,18 @@ import pyarrow as pa
 import pytest
 from lance.query import MatchQuery
 
+from omnigraph.engine.reading import text as module
 from omnigraph.engine.reading.stemmer import stem
-from omnigraph.engine.reading.text import STOP_WORDS, analyse, build_text_index, normalise, within_distance
+from omnigraph.engine.reading.text import (
+    STOP_WORDS,
+    TextIndex,
+    TextParts,
+    analyse,
+    build_text_index,
+    joined,
+    normalise,
+    within_distance,
+)
 from omnigraph.testing.evaluator import levenshtein
 
 WORDS_TEXT = """
@@ -129,14 +140,58 @@ def test_stems_of_a_few_known_words():
     assert normalise("x" * 40) is None
 
 
-def test_an_index_followed_by_another_is_the_index_of_both():
-    texts = ["the queen sails", None, "", "Queens of the sea, the sea", "café", "sails sails", "zebra", "a sea queen"]
-    whole = build_text_index(pa.array(texts, pa.string()))
-    for cut in range(len(texts) + 1):
-        first, second = (build_text_index(pa.array(part, pa.string())) for part in (texts[:cut], texts[cut:]))
-        joined = first.followed_by(second)
-        assert joined.tokens.equals(whole.tokens)
-        for name in ("offsets", "rows", "counts", "lengths", "valid"):
-            assert getattr(joined, name).tolist() == getattr(whole, name).tolist()
-            assert getattr(joined, name).dtype == getattr(whole, name).dtype
-        assert joined.totals == (7, whole.lengths.sum())
+TEXTS = ["the queen sails", None, "", "Queens of the sea, the sea", "café", "sails sails", "zebra", "a sea queen"]
+
+
+def is_same(one: TextIndex, other: TextIndex) -> bool:
+    arrays = ("offsets", "rows", "counts", "lengths", "valid")
+    same = [getattr(one, name).tolist() == getattr(other, name).tolist() for name in arrays]
+    same += [getattr(one, name).dtype == getattr(other, name).dtype for name in arrays]
+    return one.tokens.equals(other.tokens) and one.totals == other.totals and all(same)
+
+
+def test_texts_are_indexed_alike_one_by_one_and_as_a_column(monkeypatch):
+    rng = random.Random(3)
+    words = ["queen", "Queens", "sea", "the", "café", "ΣΊΣΥΦΟΣ", "x" * 45, "it's", "2024", "İstanbul", "naïve-ly"]
+    columns = [TEXTS, [], [None], [""], [None, "the of", "x"]]
+    columns += [[" ".join(rng.choices(words, k=rng.randrange(9))) for _ in range(12)] for _ in range(30)]
+    for texts in columns:
+        column = pa.array(texts, pa.string())
+        few = build_text_index(column)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "FEW_TEXTS", -1)
+            assert is_same(few, build_text_index(column))
+
+
+def test_indexes_joined_are_the_index_of_all_their_rows():
+    whole = build_text_index(pa.array(TEXTS, pa.string()))
+    for cut in range(len(TEXTS) + 1):
+        for end in range(cut, len(TEXTS) + 1):
+            parts = (TEXTS[:cut], TEXTS[cut:end], TEXTS[end:])
+            assert is_same(joined([build_text_index(pa.array(part, pa.string())) for part in parts]), whole)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 300, [200, *[1] * 60], [1, 2, 3] * 40, [30, 1, 60, 2, 90, 3] * 9])
+def test_a_group_that_grows_keeps_few_indexes_and_seldom_makes_one_again(sizes):
+    rng = random.Random(11)
+    words = ["queen", "sea", "sail", "zebra", "harbour", "café"]
+    texts = [" ".join(rng.choices(words, k=4)) for _ in range(sum(sizes))]
+    parts, made, begin = TextParts(()), 0, 0
+    for size in sizes:
+        fresh = TextParts((build_text_index(pa.array(texts[begin : begin + size])),))
+        grown = parts.followed_by(fresh)
+        kept = {id(part) for part in (*parts.parts, *fresh.parts)}
+        made += sum(len(part.lengths) for part in grown.parts if id(part) not in kept)
+        parts, begin = grown, begin + size
+        assert len(parts.parts) <= module.PARTS_MAX
+    assert made <= sum(sizes) * math.log2(sum(sizes))
+    assert is_same(joined(parts.parts), build_text_index(pa.array(texts)))
+    for first, part in parts.numbered():
+        assert is_same(part, build_text_index(pa.array(texts[first : first + len(part.lengths)])))
+
+
+def test_every_token_is_found_and_no_other():
+    index = build_text_index(pa.array(["b d é zz", "ab", "b"]))
+    assert [index.find(token) for token in index.tokens.to_pylist()] == list(range(len(index.tokens)))
+    assert [index.find(word) for word in ("", "a", "bb", "zzz", "~")] == [-1] * 5
+    assert build_text_index(pa.array([""])).find("b") == -1
