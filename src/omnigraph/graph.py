@@ -31,7 +31,7 @@ from omnigraph.engine.storage.layout import normalise_root
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ExecutionError, InputError
 from omnigraph.ids import MAIN, parse_branch
-from omnigraph.plan import compile_query
+from omnigraph.plan import compile_query, known_plan
 from omnigraph.plan.explain import Explanation, explain
 from omnigraph.plan.operators import ReadPlan, WritePlan
 from omnigraph.plan.parameters import bind
@@ -462,7 +462,7 @@ class Graph:
 
 
 def _read_plan(catalog: Catalog, source: str | os.PathLike[str], name: str | None) -> ReadPlan:
-    plan = compile_query(catalog, read_query(source), name)
+    plan = known_plan(catalog, source, name) or compile_query(catalog, read_query(source), name)
     if not isinstance(plan, ReadPlan):
         raise ExecutionError(f"query '{plan.name}' changes the graph: run it with mutate")
     return plan

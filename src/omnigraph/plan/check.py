@@ -58,6 +58,11 @@ class _PlanCache:
 _cache = _PlanCache(CACHED_PLANS_MAX)
 
 
+def known_plan(catalog: Catalog, source: object, name: str | None) -> Plan | None:
+    """The plan of a text that was compiled before, None for anything else."""
+    return _cache.get((source, catalog.schema_hash, name)) if isinstance(source, str) else None
+
+
 def compile_query(catalog: Catalog, source: str, name: str | None = None) -> Plan:
     """The plan of one query of a source: the named one, or the only one.
 

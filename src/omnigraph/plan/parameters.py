@@ -37,11 +37,13 @@ def bind(parameters: Sequence[Parameter], given: Mapping[str, Any] | None, *, js
     """
     if given is None:
         given = {}
-    if not isinstance(given, Mapping):
+    # The usual kinds are asked for first: finding out that something is no mapping of any kind takes a while.
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise ParameterError("params must be a JSON object")
-    declared = {parameter.name for parameter in parameters}
     for name, value in given.items():
-        if name not in declared and isinstance(value, Mapping):
+        if type(value) is str or not isinstance(value, Mapping):
+            continue
+        if not any(parameter.name == name for parameter in parameters):
             raise ParameterError(f"param '{name}': objects are not supported")
     return {parameter.name: _bound(parameter, given, js_safe) for parameter in parameters}
 

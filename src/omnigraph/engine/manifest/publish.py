@@ -63,11 +63,16 @@ class _Seen:
     """The newest state of a branch, and when it was known to be that; `mark` tells which branch of that name."""
 
     handle: TableHandle
-    state: ManifestState
+    snapshot: Snapshot
     at: float
     mark: object = None
     is_current: bool = True
     """False while the branch has an earlier format, which can be read and not be published on."""
+
+    @property
+    def state(self) -> ManifestState:
+        """What the manifest says."""
+        return self.snapshot.state
 
 
 class Manifest:
@@ -97,14 +102,14 @@ class Manifest:
             CommitNotFoundError: there is no such version.
         """
         if version is None:
-            return Snapshot(self._newest(branch).state, self.store)
+            return self._newest(branch).snapshot
         # A branch deleted and created again may have another state of the same number; its mark is another, too.
         key = (branch, version, self._mark(branch))
         with self._lock:
             cached = self._cache.get(branch)
             past = self._past.get(key)
         if cached is not None and cached.state.version == version and branch == MAIN:
-            return Snapshot(cached.state, self.store)
+            return cached.snapshot
         if past is None:
             past = self._read_past(branch, version)
             self._remember_past(key, past)
@@ -151,7 +156,8 @@ class Manifest:
             if branch != MAIN and exc.kind in ("not_found", "unknown") and branch not in self.branches():
                 raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
             raise
-        seen = _Seen(handle, self.decode(handle, branch), now, mark, is_current(handle))
+        snapshot = Snapshot(self.decode(handle, branch), self.store)
+        seen = _Seen(handle, snapshot, now, mark, is_current(handle))
         self._remember(branch, seen)
         return seen
 
@@ -243,8 +249,9 @@ class Manifest:
             except ConflictError:
                 logger.debug("publish on %s lost race %d of %d", branch, attempt + 1, RETRY_BUDGET + 1)
                 continue
-            self._remember(branch, _Seen(committed, after, time.monotonic(), seen.mark))
-            return Snapshot(after, self.store)
+            published = Snapshot(after, self.store)
+            self._remember(branch, _Seen(committed, published, time.monotonic(), seen.mark))
+            return published
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
         )

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import cached_property
+from threading import Thread
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import WRITTEN_BY, TableEntry
 from omnigraph.engine.manifest.state import ManifestState
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
-from omnigraph.errors import InternalError, StorageError, VersionReclaimedError
+from omnigraph.errors import GraphError, InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
+
+READER = "reader"
+"""Where in the memo of a state whoever reads it can be told what will replace it."""
+logger = logging.getLogger(__name__)
+
+
+class ReadsTables(Protocol):
+    """A reader of one state."""
+
+    def follow(self, handles: Mapping[TableKey, TableHandle]) -> None:
+        """Get ready to read the state in which these tables have taken the place of others."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,15 @@ class Snapshot:
                 version=entry.version,
             ) from exc
 
+    def hand_over(self, handles: Mapping[TableKey, TableHandle]) -> None:
+        """Tell the reader of this state, if it has one, which tables a commit is about to put in their place.
+
+        The reader gets ready beside the caller, who has the commit to publish and waits for storage meanwhile.
+        """
+        reader: ReadsTables | None = self.memo.get(READER)
+        if reader is not None:
+            Thread(target=_follow, args=(reader, dict(handles)), name="omnigraph-follow").start()
+
     def _check_writer(self, handle: TableHandle, entry: TableEntry) -> None:
         """Refuse a version that only has the same number: that of a branch which was deleted and created anew."""
         writer = entry.metadata.get(WRITTEN_BY)
@@ -103,3 +126,11 @@ class Snapshot:
                 version=entry.version,
             )
         handle.memo[WRITTEN_BY] = writer
+
+
+def _follow(reader: ReadsTables, handles: Mapping[TableKey, TableHandle]) -> None:
+    try:
+        reader.follow(handles)
+    except (GraphError, OSError) as exc:
+        # Nothing is lost but time: the first query that needs the tables reads them itself, and says what is wrong.
+        logger.info("the next state could not be read ahead: %s", exc)

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.manifest.snapshot import READER
 from omnigraph.engine.reading.adjacency import Adjacency
 from omnigraph.engine.reading.assembly import adjacency
 from omnigraph.engine.reading.edges import EdgeView, edge_view
@@ -28,6 +29,8 @@ from omnigraph.ids import TableKey, edge_key, node_key
 from omnigraph.plan.operators import Expand, Literal, Now, ParameterRef, ReadPlan, Value
 
 DATETIME = PropertyType(Scalar.DATETIME)
+FOLLOWED_ROWS_MAX = 10_000
+"""After a commit that changed more rows of a table, what queries derive from it is made when one asks."""
 
 
 class OpensTables(Protocol):
@@ -114,7 +117,7 @@ class Step:
 class Tables:
     """The tables and the adjacency of one state of the graph that queries have asked for so far."""
 
-    __slots__ = ("adjacency", "edges", "nodes", "walks", "walks_asked")
+    __slots__ = ("adjacency", "edges", "joined", "nodes", "walks", "walks_asked")
 
     def __init__(self) -> None:
         self.walks: dict[Any, Ints] = {}
@@ -123,6 +126,8 @@ class Tables:
         self.nodes: dict[str, NodeView] = {}
         self.edges: dict[str, EdgeView] = {}
         self.adjacency: dict[tuple[str, str], Adjacency] = {}
+        self.joined: dict[tuple[str, Direction], tuple[str, str]] = {}
+        """The types of the ends of each adjacency there is."""
 
     @classmethod
     def of(cls, snapshot: OpensTables) -> Tables:
@@ -130,6 +135,7 @@ class Tables:
         found: Tables | None = snapshot.memo.get("tables")
         if found is None:
             found = snapshot.memo.setdefault("tables", cls())
+            snapshot.memo[READER] = found
         return found
 
     def node_view(self, snapshot: OpensTables, type_name: str) -> NodeView:
@@ -145,6 +151,39 @@ class Tables:
         if found is None:
             found = self.edges[edge_type] = edge_view(snapshot.open(edge_key(edge_type)))
         return found
+
+    def follow(self, handles: Mapping[TableKey, TableHandle]) -> None:
+        """Derive from the tables that will replace these what queries had derived from these.
+
+        After a large change that would take long, and nobody may ask; then it is left to whoever asks.
+        """
+        # Copies, as queries may open further tables meanwhile.
+        nodes, edges = dict(self.nodes), dict(self.edges)
+        nodes = _followed(nodes, {name: handles.get(node_key(name)) for name in nodes}, node_view)
+        edges = _followed(edges, {name: handles.get(edge_key(name)) for name in edges}, edge_view)
+        for (name, direction), (source, target) in list(self.joined.items()):
+            if name in edges and source in nodes and target in nodes:
+                adjacency(edges[name], nodes[source], nodes[target], direction)
+
+
+View = TypeVar("View", bound=TableView)
+
+
+def _followed(
+    views: Mapping[str, View], handles: Mapping[str, TableHandle | None], view_of: Callable[[TableHandle], View]
+) -> dict[str, View]:
+    """Views of the tables as they will be; those that change much are left out."""
+    found = dict(views)
+    for name, handle in handles.items():
+        if handle is None:
+            continue
+        after = view_of(handle)
+        if after.rows_changed_since(views[name]) > FOLLOWED_ROWS_MAX:
+            del found[name]
+            continue
+        after.follow(views[name])
+        found[name] = after
+    return found
 
 
 class Context:
@@ -226,17 +265,20 @@ class Context:
             sources, targets = self.nodes(expand.source_type), self.nodes(expand.target_type)
             found = adjacency(self.edges(expand.edge_type), sources, targets, direction)
             self.tables.adjacency[key] = found
+            self.tables.joined[expand.edge_type, direction] = expand.source_type, expand.target_type
         return found
 
     def constant(self, value: Value) -> Constant:
         """The run-time value of a parameter, literal or `now()`."""
-        match value:
-            case Now():
-                return Constant(epoch_millis(self.now), DATETIME)
-            case Literal():
-                return Constant(to_physical(value.value, value.type), value.type)
-            case ParameterRef():
-                return Constant(to_physical(self.parameter(value), value.type), value.type)
+        return Constant(self.physical(value), DATETIME if isinstance(value, Now) else value.type)
+
+    def physical(self, value: Value) -> Any:
+        """The same as the number or text it is compared as; None is null."""
+        if isinstance(value, ParameterRef):
+            return to_physical(self.parameter(value), value.type)
+        if isinstance(value, Literal):
+            return to_physical(value.value, value.type)
+        return epoch_millis(self.now)
 
     def parameter(self, reference: ParameterRef) -> Any:
         """The bound value of a parameter; an omitted nullable one is null."""

@@ -6,7 +6,9 @@ memory is left where it is for longer, if the table has an index to ask instead.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from enum import Enum
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,6 +112,11 @@ class SortedTexts:
     leads: npt.NDArray[np.uint64]
     """The bytes after it as numbers that order as the texts do."""
 
+    @cached_property
+    def _numbers(self) -> memoryview:
+        """The same numbers, for a search that asks for one: an array would make an array of the question first."""
+        return self.leads.data
+
     @classmethod
     def of(cls, column: pa.Array) -> SortedTexts:
         """Sort one column of one group."""
@@ -132,16 +139,16 @@ class SortedTexts:
 
     def equal(self, value: str) -> Rows:
         """The rows that hold a text."""
-        sought, skip, leads = value.encode(), len(self.shared), self.leads
+        sought, skip, leads = value.encode(), len(self.shared), self._numbers
         if not sought.startswith(self.shared):
             return self.rows[:0]
-        lead = np.uint64(int.from_bytes(sought[skip : skip + 8].ljust(8, b"\0"), "big"))
-        low = int(leads.searchsorted(lead))
-        if low == len(leads) or leads[low] != lead:
+        lead = int.from_bytes(sought[skip : skip + 8].ljust(8, b"\0"), "big")
+        low, count = bisect_left(leads, lead), len(leads)
+        if low == count or leads[low] != lead:
             return self.rows[:0]
-        if low + 1 == len(leads) or leads[low + 1] != lead:
+        if low + 1 == count or leads[low + 1] != lead:
             return self.rows[low : low + (self.values[low].as_py() == value)]
-        part = self.values.slice(low, int(leads.searchsorted(lead, side="right")) - low)
+        part = self.values.slice(low, bisect_right(leads, lead, low) - low)
         wanted = arrays.scalar(value, part.type)
         first = low + pc.search_sorted(part, wanted, side="left").as_py()
         return self.rows[first : low + pc.search_sorted(part, wanted, side="right").as_py()]
@@ -196,10 +203,10 @@ def equal_positions(context: Context, view: TableView, reference: PropertyRef, o
     """The rows whose property equals a constant, or None when a scan is the way to find out."""
     if not context.options.use_value_indexes:
         return None
-    value = context.constant(other).value
+    value = context.physical(other)
     if value is None or not view.groups:
         return NOTHING
-    if reference.type.scalar in INTEGERS:
+    if type(value) is not str and reference.type.scalar in INTEGERS:
         if isinstance(value, float):
             if not value.is_integer():
                 return NOTHING
@@ -216,9 +223,14 @@ def equal_positions(context: Context, view: TableView, reference: PropertyRef, o
             return None
         indexes = _sorted_column(view, reference.property)
     if len(indexes) == 1:
-        return Found(indexes[0].equal(value).astype(np.int64), Access.SORTED.value)
-    found = [index.equal(value) + start for start, index in zip(view.group_starts, indexes, strict=False)]
-    return Found(np.concatenate(found).astype(np.int64, copy=False), Access.SORTED.value)
+        return Found(indexes[0].equal(value).astype(np.int64), _FROM_SORTED)
+    found = [index.equal(value) for index in indexes]
+    holding = [place for place, rows in enumerate(found) if len(rows)]
+    if len(holding) == 1:
+        place = holding[0]
+        return Found(found[place] + view.group_starts[place], _FROM_SORTED)
+    parts = [found[place] + view.group_starts[place] for place in holding]
+    return Found(np.concatenate(parts) if parts else NOTHING.positions, _FROM_SORTED)
 
 
 # --- which way --------------------------------------------------------------------------------------------------------
@@ -230,6 +242,10 @@ class Access(Enum):
     SORTED = "from sorted values"
     INDEX = "from the index of the table, as the column is not in memory"
     SCAN = "by testing whole columns"
+
+
+_FROM_SORTED = Access.SORTED.value
+"""Asking a member of an enumeration for its value takes longer than it should, where every query does."""
 
 
 def choose_access(view: TableView, reference: PropertyRef, *, asking: bool) -> Access:
@@ -278,6 +294,7 @@ def _from_index(view: TableView, reference: PropertyRef, value: Any) -> Ints:
 def _sorted_column(view: TableView, column: str) -> list[SortedValues]:
     """Sort every group, and keep the result with the version."""
     found = view.handle.memo[_SORTED + column] = [_sorted_group(view, group, column) for group in view.groups]
+    view.recipes[_SORTED + column] = lambda later: _sorted_column(later, column)
     return found
 
 

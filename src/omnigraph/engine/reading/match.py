@@ -269,11 +269,12 @@ def _walk(context: Context, operation: Walk, frame: Frame) -> Frame:
     begin = perf_counter()
     factors = walk_factors(context, operation, frame) if context.options.use_factoring else None
     if factors is None:
-        for follow in operation.follows:
+        rest = operation.rests[1:2]
+        for follow in operation.follows[: 1 if rest else None]:
             frame = _follow(context, follow, frame)
             if not frame.length:
-                break
-        return frame
+                return frame
+        return _walk(context, rest[0], frame) if rest else frame
     note = context.step("count", operation.detail, "nothing asks for what is on the way; known for every node")
     note.seconds = begin
     if operation.follows[-1].empties:

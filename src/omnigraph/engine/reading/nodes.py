@@ -25,6 +25,13 @@ from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 class NodeView(TableView):
     """A node table whose rows are also addressed by the codes of its id dictionary."""
 
+    def follow(self, before: TableView) -> None:
+        """Derive what had been derived from the version before."""
+        for name in _FOLLOWED:
+            if name in before.__dict__:
+                getattr(self, name)
+        super().follow(before)
+
     @cached_property
     def placed(self) -> dict[int, int]:
         """Positions of codes that were learnt one by one, while those of the whole table were not known."""
@@ -159,6 +166,10 @@ class NodeView(TableView):
         if bool(inside.all()):
             return np.asarray(self.positions[codes] >= 0)
         return inside & (self.positions[np.where(inside, codes, 0)] >= 0)
+
+
+_FOLLOWED = ("code_bound", "codes", "live_codes", "positions")
+"""Properties that take time in proportion to the table when they are made from nothing."""
 
 
 def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:

@@ -122,6 +122,11 @@ class Walk:
             for follow in self.follows
         )
 
+    @cached_property
+    def rests(self) -> tuple[Walk, ...]:
+        """What is left of the walk after none, one, two … of its hops, as long as that is a walk."""
+        return (self, *(Walk(self.follows[done:]) for done in range(1, len(self.follows) - 1)))
+
     def detail(self) -> str:
         """What it works on."""
         return ", ".join(follow.detail() for follow in self.follows)

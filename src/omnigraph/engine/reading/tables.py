@@ -60,6 +60,7 @@ class Group:
 
 
 Part = FragmentInfo | Group
+Recipe = Callable[["TableView"], object]
 T = TypeVar("T", bound="Sized")
 
 
@@ -102,6 +103,22 @@ class TableView:
         totals = np.array([group.physical_rows for group in self.groups], dtype=np.int64)
         self.group_starts: Ints = np.concatenate(([0], np.cumsum(totals))).astype(np.int64)
         """Position of each group's first row, and the number of positions at the end."""
+        self.recipes: dict[str, Recipe] = {}
+        """How to make again, for another version, what queries had derived from this one."""
+
+    def follow(self, before: TableView) -> None:
+        """Derive what had been derived from the version before, so that the first query finds it made."""
+        for recipe in list(before.recipes.values()):
+            recipe(self)
+
+    def rows_changed_since(self, before: TableView) -> int:
+        """How many rows were written, deleted or moved between two versions, at most."""
+        then = {fragment.files: fragment for fragment in before.fragments}
+        changed = 0
+        for fragment in self.fragments:
+            old = then.pop(fragment.files, None)
+            changed += fragment.physical_rows if old is None else abs(fragment.deleted_rows - old.deleted_rows)
+        return changed + sum(fragment.physical_rows for fragment in then.values())
 
     @cached_property
     def key(self) -> str:
@@ -265,6 +282,7 @@ class TableView:
             found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
             self.handle.memo.setdefault("value dictionaries", {})[column] = dictionary
             memo[column] = found
+            self.recipes[f"value codes of {column}"] = lambda view: view.value_codes(column)
         return found
 
     def value_order(self, column: str) -> npt.NDArray[np.int64] | None:

@@ -47,8 +47,8 @@ Operand = Column | Constant
 
 def to_physical(value: Any, kind: PropertyType) -> Any:
     """Turn a parameter or literal into the number or text it is compared as; lists become tuples of those."""
-    if value is None:
-        return None
+    if value is None or type(value) is str:
+        return value
     if kind.is_list or kind.scalar is Scalar.VECTOR:
         item = PropertyType(Scalar.F32 if kind.scalar is Scalar.VECTOR else kind.scalar)
         return tuple(to_physical(element, item) for element in value)

@@ -54,7 +54,13 @@ def _passed(context: Context, walk: Walk) -> int:
 def walk_counts(context: Context, walk: Walk) -> Ints | None:
     """For each node of the first hop how many ways there are; None when a number would not be exact."""
     counts: Ints | None = None
-    for follow in reversed(walk.follows):
+    hops = walk.follows
+    for done, rest in enumerate(walk.rests):
+        known = context.tables.walks.get(rest.key)
+        if known is not None:
+            hops, counts = walk.follows[:done], known
+            break
+    for follow in reversed(hops):
         expand = follow.expand
         adjacency = context.adjacency(expand, follow.direction)
         kind = "pairs" if expand.edge_variable is None else "edges"

@@ -7,6 +7,7 @@ that the manifest's `location` is the authority and nothing recomputes it.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from urllib.parse import quote, unquote, urlparse
 
 from omnigraph.errors import InputError
@@ -60,6 +61,7 @@ def table_path(table_key: TableKey | str, incarnation: int = 1) -> str:
     return f"{kind}s/{fnv1a64(name)}{suffix}"
 
 
+@lru_cache(maxsize=256)
 def version_file(version: int) -> str:
     """The name of the Lance manifest file of a version, below the dataset's root."""
     return f"_versions/{_U64 - version:020d}.manifest"

@@ -162,7 +162,9 @@ class ObjectStore:
         """True when exactly this object exists; costs one look."""
         try:
             if self._local:
-                return os.path.isfile(f"{self.root}/{path}")
+                full = f"{self.root}/{path}"
+                # Mostly it is not there, and this look does not raise and catch an error to say so.
+                return os.access(full, os.F_OK) and os.path.isfile(full)
             obstore.head(self._store, self._key(path))
         except (ObjectMissing, FileNotFoundError):
             return False

@@ -42,6 +42,15 @@ def test_hops_from_one_node_are_followed_until_they_are_asked_for_often(graph, m
     assert kinds[2] == kinds[3] == ["scan", "count"]
 
 
+def test_a_walk_goes_on_with_numbers_that_are_known_for_its_rest(graph, monkeypatch):
+    monkeypatch.setattr(walks, "WALKS_AFTER", 2)
+    monkeypatch.setattr(walks, "ALL_FACTOR", 0)
+    for _ in range(3):
+        graph.run(COUNTS[0])
+    assert [step.operator for step in graph.run(COUNTS[1]).steps] == ["scan", "expand", "count"]
+    assert graph.ask(COUNTS[1]) == graph.ask(COUNTS[1]) == graph.ask(COUNTS[1], options=LISTED)
+
+
 def test_the_more_edges_there_are_the_longer_hops_are_followed(graph, monkeypatch):
     monkeypatch.setattr(walks, "WALKS_AFTER", 1)
     monkeypatch.setattr(walks, "ALL_FACTOR", 0)
