@@ -64,6 +64,7 @@ def _indexes(view: TableView, column: str) -> list[tuple[int, TextIndex]]:
             for start, group in zip(view.group_starts, view.groups, strict=False)
             for begin, index in text_index(view, group, column).numbered()
         ]
+        view.recipes[f"text index of {column}"] = lambda later: _indexes(later, column)
     return found
 
 
@@ -259,4 +260,5 @@ def _text_statistics(view: TableView, column: str) -> tuple[int, float]:
             documents += held - int(np.count_nonzero(index.valid[gone]))
             tokens += spoken - int(index.lengths[gone].sum(dtype=np.int64))
         memo[column] = (documents, tokens / documents if tokens else 1.0)
+        view.recipes[f"text statistics of {column}"] = lambda later: _text_statistics(later, column)
     return memo[column]
