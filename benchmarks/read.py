@@ -547,7 +547,9 @@ def main() -> None:
         if "fresh" in chosen:
             measure_fresh(report, root, scratch)
         if "commit" in chosen:
-            measure_commits(report, graph)
+            # A copy: the other programs hold what was generated, and a folder that is kept shall stay as it was.
+            copy = shutil.copytree(root, scratch / "commits")
+            measure_commits(report, connect(copy))
         if "large" in chosen:
             measure_large(report, folder)
     finally:
