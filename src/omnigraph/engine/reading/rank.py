@@ -21,7 +21,7 @@ from omnigraph.engine.reading.ordering import Key, float_key, id_key, order_rows
 from omnigraph.engine.reading.predicates import positions
 from omnigraph.engine.reading.scan import start_positions
 from omnigraph.engine.reading.search import bm25_at, bm25_found
-from omnigraph.engine.reading.tables import FEW_ROWS
+from omnigraph.engine.reading.tables import FEW_ROWS, TableView
 from omnigraph.errors import InputError
 from omnigraph.plan.operators import Bm25, Nearest, Rank, Rrf
 
@@ -68,11 +68,16 @@ def _whole(context: Context, variable: str, frame: Frame) -> NodeView | None:
 
 
 def _frame_of(view: NodeView, variable: str, places: Ints) -> Frame:
-    """Rows of one variable, at ascending positions; if they are few, where they are is remembered."""
+    """Rows of one variable, at ascending positions."""
     codes = view.codes_at(places)
-    if len(places) <= FEW_ROWS:
-        view.placed.update(zip(codes.tolist(), places.tolist(), strict=True))
+    _remember(view, codes, places)
     return Frame(len(codes), {variable: codes})
+
+
+def _remember(view: TableView, codes: Ints, places: Ints) -> None:
+    """Note where a few nodes are, so that fetching their properties needs no table of all."""
+    if isinstance(view, NodeView) and len(codes) <= FEW_ROWS and "positions" not in view.__dict__:
+        view.placed.update(zip(codes.tolist(), places.tolist(), strict=True))
 
 
 def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | None) -> Ranked:
@@ -103,8 +108,7 @@ def _by_words(context: Context, rank: Bm25, frame: Frame, limit: int | None) -> 
         scores = bm25_at(context, rank, places)
         kept = _best(scores, limit)
         frame = frame.take(kept)
-        if limit is not None and len(kept) <= FEW_ROWS:
-            _remember(context, variable, frame, places[kept])
+        _remember(context.view(variable), frame.columns[variable], places[kept])
         scores = scores[kept]
     else:
         places, scores = bm25_found(context, rank)
@@ -114,13 +118,6 @@ def _by_words(context: Context, rank: Bm25, frame: Frame, limit: int | None) -> 
         kept = _best(scores, limit)
         frame, scores = _frame_of(view, variable, places[kept]), scores[kept]
     return Ranked(frame, scores, (_key(~float_key(scores)),))
-
-
-def _remember(context: Context, variable: str, frame: Frame, places: Ints) -> None:
-    """Note where a few nodes are, so that fetching their properties needs no table of all."""
-    view = context.view(variable)
-    if isinstance(view, NodeView):
-        view.placed.update(zip(frame.columns[variable].tolist(), places.tolist(), strict=True))
 
 
 def _best(scores: Floats, limit: int | None) -> Ints:
