@@ -72,18 +72,21 @@ def test_what_is_no_text_is_still_validated(words: list[str], says: str) -> None
     assert says in outcome.err
 
 
-def _seconds_of_work(word: str) -> float:
-    """The processor time of one run, which says the same on a busy machine as on an idle one."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([str(PROGRAM), word], capture_output=True, timeout=60, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def _seconds_of_work(command: list[str]) -> float:
+    """The least processor time of a few runs."""
+    found = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(found)
 
 
-@pytest.mark.parametrize("word", ["version", "--help"])
-def test_the_program_starts_in_a_moment(word: str) -> None:
-    # About 0.2 s; the bound leaves room for a slower machine and for caches that others emptied.
-    assert min(_seconds_of_work(word) for _ in range(3)) < 0.5
+@pytest.mark.parametrize(("word", "library"), [("version", "typer"), ("--help", "typer.rich_utils")])
+def test_the_program_starts_in_a_moment(word: str, library: str) -> None:
+    # Beside what loading its parser costs on the same machine at the same time: 1.2 and 1.6 times that.
+    assert _seconds_of_work([str(PROGRAM), word]) < 2.5 * _seconds_of_work([sys.executable, "-c", f"import {library}"])
 
 
 @pytest.mark.parametrize("words", command_paths(), ids=" ".join)
