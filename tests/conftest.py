@@ -1,6 +1,5 @@
 """What holds for every test."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,6 @@ def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
         item.get_closest_marker("spark") is None,
         item.get_closest_marker("long") is None,
     )
-
-
-def pytest_collection_finish() -> None:
-    """Keep what was collected from the garbage collector: it stays to the end, and is a lot to look through."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
