@@ -192,6 +192,12 @@ class IdDictionary:
         """Whether `order` has been asked for before, so that asking again costs little."""
         return self._order is not None
 
+    @property
+    def is_order_current(self) -> bool:
+        """Whether `order` is known of every id, so that asking costs nothing."""
+        held = self._order
+        return held is not None and held[0] is self._sorted and len(held[1]) == len(self) + 1
+
     def _find(self, ids: pa.Array | pa.ChunkedArray) -> Codes:
         if len(ids) <= SMALL:
             codes = self._sorted.find(ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids)

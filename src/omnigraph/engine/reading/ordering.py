@@ -21,6 +21,7 @@ from omnigraph.engine.reading.frame import Frame
 from omnigraph.engine.reading.kernels import Ints, fill_ranges
 from omnigraph.engine.reading.nodes import NodeView
 from omnigraph.engine.reading.predicates import positions
+from omnigraph.engine.reading.tables import FEW_ROWS
 from omnigraph.engine.reading.values import as_numpy
 from omnigraph.plan.operators import Expression, PropertyRef
 
@@ -131,7 +132,8 @@ def id_key(context: Context, variable: str, values: Ints) -> Key:
         view = context.view(variable)
         if not isinstance(view, NodeView):
             return _text_ranks(view.take("id", positions(context, variable, chosen)))
-        if len(chosen) >= RANKS_FROM_DICTIONARY_MIN or view.dictionary.is_ordered:
+        is_cheap = view.dictionary.is_ordered if len(chosen) > FEW_ROWS else view.dictionary.is_order_current
+        if len(chosen) >= RANKS_FROM_DICTIONARY_MIN or is_cheap:
             return view.dictionary.order()[1:][chosen]
         unique, group = np.unique(chosen, return_inverse=True)
         return _text_ranks(view.dictionary.ids_of(unique))[group.reshape(-1)]
