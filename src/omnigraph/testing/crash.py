@@ -139,9 +139,8 @@ def crash_at(
 
 def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, certainly_not: bool) -> Content:
     """Write again: the result tells whether the first one counted, and that must fit what its caller was told."""
-    graph = connect(root)
-    repeated = _repeat(write, graph)
-    content = content_of(graph)
+    repeated = _repeat(write, connect(root))
+    content = content_of(connect(root, read_only=True))
     counted = content == base.twice and repeated == base.repeats
     fresh = content == base.once and repeated
     assert counted or fresh, "writing again gave neither the state of one write nor of two"

@@ -22,7 +22,7 @@ import pyarrow as pa
 from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import CACHE_DIR
-from omnigraph.ids import new_ulid
+from omnigraph.ids import new_token
 
 FORMAT = 2
 
@@ -92,7 +92,7 @@ class DerivedStore:
         """Write a bundle under a new name; False when we may not, which harms nobody."""
         if self._read_only:
             return False
-        partial = self._folder / f".{new_ulid()}"
+        partial = self._folder / f".{new_token()}"
         try:
             partial.mkdir(parents=True)
             files = {}
@@ -102,7 +102,7 @@ class DerivedStore:
                 files[path.name] = {"checksum": _checksum(path), "size": found.st_size, "changed": found.st_mtime_ns}
             note = {"format": FORMAT, "boot": _boot_id(), "files": files, **facts}
             (partial / "facts.json").write_text(json.dumps(note))
-            os.rename(partial, self._folder / f"{kind}-{new_ulid()}")
+            os.rename(partial, self._folder / f"{kind}-{new_token()}")
         except OSError:
             shutil.rmtree(partial, ignore_errors=True)
             return False

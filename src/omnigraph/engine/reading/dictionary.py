@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog import arrays
 from omnigraph.dataclass import dataclass
-from omnigraph.ids import new_ulid
+from omnigraph.ids import new_token
 
 Codes = npt.NDArray[np.int32]
 TAIL_MAX = 4096
@@ -84,7 +84,7 @@ class IdDictionary:
     """Codes for the ids of one node table. Safe to share between threads."""
 
     def __init__(self, ids: pa.Array | None = None, *, lineage: str | None = None) -> None:
-        self.lineage = lineage or new_ulid()
+        self.lineage = lineage or new_token()
         """Names this assignment of codes; equal lineages agree on every code both have."""
         self._sorted = _Sorted.of(arrays.array([], pa.string()) if ids is None else ids)
         self._tail: dict[str, int] = {}

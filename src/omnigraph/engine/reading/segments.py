@@ -28,7 +28,7 @@ from omnigraph.engine.reading.persist import (
     segment_bundles,
 )
 from omnigraph.engine.storage.handle import FragmentInfo
-from omnigraph.ids import new_ulid
+from omnigraph.ids import new_token
 from omnigraph.plan.operators import Expand
 
 OVERLAY_MIN = 50_000
@@ -69,7 +69,7 @@ class Segment:
     def __init__(
         self, fragments: tuple[Files, ...], starts: Ints, ends: Callable[[], Ends], known: tuple[int, int] = (0, 0)
     ) -> None:
-        self.id = new_ulid()
+        self.id = new_token()
         self.store: DerivedStore | None = None
         """Where compressed forms are kept between processes, for segments worth it."""
         self.fragments = fragments

@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import ClassVar
 
 from omnigraph.engine.recovery.owner import Liveness, Owner, judge, this_process
@@ -40,11 +41,19 @@ class Presence:
 
     def __init__(self, objects: ObjectStore, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._objects, self.lease_seconds = objects, lease_seconds
-        self.path = f"{WRITERS_DIR}/{new_ulid()}{_SUFFIX}"
         self._lock = threading.Lock()
         self._stagings = 0
         self._since = self._until = 0
         self._keeper: threading.Thread | None = None
+
+    @cached_property
+    def path(self) -> str:
+        """Where the note is, chosen when it is first written."""
+        return f"{WRITERS_DIR}/{new_ulid()}{_SUFFIX}"
+
+    def is_at(self, path: str) -> bool:
+        """Whether a note is this one; a process that only reads has none."""
+        return "path" in self.__dict__ and self.path == path
 
     @classmethod
     def at(cls, objects: ObjectStore) -> Presence:
@@ -129,7 +138,7 @@ def living_writers(objects: ObjectStore) -> list[Owner]:
         owner = None if text is None else _parse(text)
         if owner is None:
             continue
-        if path == own.path:
+        if own.is_at(path):
             if own.stagings:
                 living.append(owner)
         elif not owner.same_process(this_process()) and _may_write(owner):
