@@ -157,6 +157,11 @@ class Manifest:
                 raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
             raise
         snapshot = Snapshot(self.decode(handle, branch), self.store)
+        with self._lock:
+            known = self._cache.get(branch)
+        if known is not None and known.mark == mark and known.state == snapshot.state:
+            # The same state, looked at again after a while: what readers have derived from it stays.
+            snapshot = known.snapshot
         seen = _Seen(handle, snapshot, now, mark, is_current(handle))
         self._remember(branch, seen)
         return seen

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph.engine.manifest import publish
 from omnigraph.engine.reading import context
 from omnigraph.engine.reading.context import Tables
 from omnigraph.engine.storage.handle import TableHandle
@@ -106,3 +107,14 @@ def test_a_reader_that_cannot_follow_does_not_trouble_the_commit(
         commit(graph, COMMITS["an edge"])
     assert "the disk is gone" in caplog.text
     assert graph.query(BY_KEY, {"k": "p1"}).to_pylist()
+
+
+def test_what_queries_derived_outlives_a_long_pause(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(graph, COMMITS["a node"])
+    graph.query(BY_KEY, {"k": "p1"}).to_pylist()
+    known = graph.snapshot()
+    with monkeypatch.context() as later:
+        later.setattr(publish, "PROBE_SECONDS", 0.0)
+        assert graph.snapshot().memo is known.memo
+    graph.mutate(COMMITS["an edge"])
+    assert graph.snapshot().memo is not known.memo
