@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from threading import Thread
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -27,6 +27,10 @@ class ReadsTables(Protocol):
 
     def follow(self, handles: Mapping[TableKey, TableHandle]) -> None:
         """Get ready to read the state in which these tables have taken the place of others."""
+        ...
+
+    def settle(self, snapshot: Snapshot) -> None:
+        """The state is published: what was made ready for it may be used."""
         ...
 
 
@@ -103,14 +107,18 @@ class Snapshot:
                 version=entry.version,
             ) from exc
 
-    def hand_over(self, handles: Mapping[TableKey, TableHandle]) -> None:
+    def hand_over(self, handles: Mapping[TableKey, TableHandle]) -> Callable[[Snapshot], None]:
         """Tell the reader of this state, if it has one, which tables a commit is about to put in their place.
 
-        The reader gets ready beside the caller, who has the commit to publish and waits for storage meanwhile.
+        The reader gets ready beside the caller, who has the commit to publish and waits for storage meanwhile. What is
+        returned wants to be told the state that was published.
         """
         reader: ReadsTables | None = self.memo.get(READER)
-        if reader is not None:
-            Thread(target=_follow, args=(reader, dict(handles)), name="omnigraph-follow").start()
+        if reader is None:
+            return _ignore
+        thread = Thread(target=_following, args=(partial(reader.follow, dict(handles)),), name="omnigraph-follow")
+        thread.start()
+        return lambda published: None if thread.is_alive() else _following(partial(reader.settle, published))
 
     def _check_writer(self, handle: TableHandle, entry: TableEntry) -> None:
         """Refuse a version that only has the same number: that of a branch which was deleted and created anew."""
@@ -128,9 +136,13 @@ class Snapshot:
         handle.memo[WRITTEN_BY] = writer
 
 
-def _follow(reader: ReadsTables, handles: Mapping[TableKey, TableHandle]) -> None:
+def _ignore(published: Snapshot) -> None:
+    """For those who have no reader."""
+
+
+def _following(do: Callable[[], None]) -> None:
     try:
-        reader.follow(handles)
+        do()
     except (GraphError, OSError) as exc:
         # Nothing is lost but time: the first query that needs the tables reads them itself, and says what is wrong.
         logger.info("the next state could not be read ahead: %s", exc)

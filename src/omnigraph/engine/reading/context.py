@@ -117,9 +117,13 @@ class Step:
 class Tables:
     """The tables and the adjacency of one state of the graph that queries have asked for so far."""
 
-    __slots__ = ("adjacency", "edges", "joined", "nodes", "walks", "walks_asked")
+    __slots__ = ("adjacency", "edges", "is_asked", "joined", "nodes", "successor", "walks", "walks_asked")
 
     def __init__(self) -> None:
+        self.is_asked = False
+        """Whether a query has used them."""
+        self.successor: Tables | None = None
+        """What `follow` has made ready for the state that a commit makes of this one."""
         self.walks: dict[Any, Ints] = {}
         """By hops, how many ways lead on from each node; see `walks`."""
         self.walks_asked: dict[Any, int] = {}
@@ -135,6 +139,8 @@ class Tables:
         found: Tables | None = snapshot.memo.get("tables")
         if found is None:
             found = snapshot.memo.setdefault("tables", cls())
+        if not found.is_asked:
+            found.is_asked = True
             snapshot.memo[READER] = found
         return found
 
@@ -161,9 +167,28 @@ class Tables:
         nodes, edges = dict(self.nodes), dict(self.edges)
         nodes = _followed(nodes, {name: handles.get(node_key(name)) for name in nodes}, node_view)
         edges = _followed(edges, {name: handles.get(edge_key(name)) for name in edges}, edge_view)
+        after = Tables()
+        after.nodes, after.edges = nodes, edges
         for (name, direction), (source, target) in list(self.joined.items()):
             if name in edges and source in nodes and target in nodes:
-                adjacency(edges[name], nodes[source], nodes[target], direction)
+                joined = adjacency(edges[name], nodes[source], nodes[target], direction)
+                after.adjacency[name, direction.value] = joined
+                after.joined[name, direction] = source, target
+        self.successor = after
+
+    def settle(self, snapshot: OpensTables) -> None:
+        """Leave what was made ready to the state that has been published, if it has exactly these tables.
+
+        Others may have published in between: their tables are not ours, and are opened by whoever asks.
+        """
+        after, self.successor = self.successor, None
+        if after is None:
+            return
+        is_same = all(snapshot.open(node_key(name)) is view.handle for name, view in after.nodes.items()) and all(
+            snapshot.open(edge_key(name)) is view.handle for name, view in after.edges.items()
+        )
+        if is_same:
+            snapshot.memo.setdefault("tables", after)
 
 
 View = TypeVar("View", bound=TableView)

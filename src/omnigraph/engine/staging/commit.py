@@ -79,8 +79,10 @@ def commit(recovery: RecoveryContext, transaction: Transaction, deadline: float)
     _secure(recovery, transaction, intent, fence)
     _secure_forks(recovery, transaction, intent)
     handles = _apply(recovery, transaction, intent, fence)
-    transaction.snapshot.hand_over(handles)
-    return _publish(recovery, transaction, intent, handles, fence)
+    settle = transaction.snapshot.hand_over(handles)
+    committed = _publish(recovery, transaction, intent, handles, fence)
+    settle(committed.snapshot)
+    return committed
 
 
 def _intent(transaction: Transaction) -> Intent:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.manifest import publish
+from omnigraph.engine.manifest.snapshot import READER
 from omnigraph.engine.reading import context
 from omnigraph.engine.reading.context import Tables
 from omnigraph.engine.storage.handle import TableHandle
@@ -82,6 +83,27 @@ def test_many_commits_without_a_query_between_them_derive_once(graph: Graph) -> 
     commit(graph, COMMITS["a node"])
     nodes, _ = tables_of(graph)
     assert "sorted values of key" not in nodes.memo
+
+
+def test_what_was_made_ready_is_left_only_to_a_state_of_exactly_these_tables(graph: Graph) -> None:
+    reader: Tables = graph.snapshot().memo[READER]
+    commit(graph, COMMITS["an edge"])
+    _, edges = tables_of(graph)
+    reader.follow({edge_key("Knows"): edges})
+    commit(graph, COMMITS["a node"])
+    newest = graph.snapshot()
+    newest.memo.clear()
+    reader.settle(newest)
+    assert "tables" not in newest.memo
+    nodes, edges = tables_of(graph)
+    reader.follow({node_key("Person"): nodes, edge_key("Knows"): edges})
+    reader.settle(newest)
+    ready: Tables = newest.memo["tables"]
+    assert ready.nodes["Person"].handle is nodes
+    assert ready.adjacency
+    assert READER not in newest.memo
+    graph.query(BY_KEY, {"k": "p1"}).to_pylist()
+    assert newest.memo[READER] is ready
 
 
 def test_after_a_large_commit_the_next_query_derives_for_itself(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
