@@ -6,9 +6,9 @@ reads or writes.
 
 from __future__ import annotations
 
-import os
 import re
 import time
+from random import SystemRandom
 from typing import NewType
 
 from omnigraph.errors import InputError
@@ -26,6 +26,7 @@ RECOVERY_ACTOR = "omnigraph:recovery"
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
 
+_RANDOM = SystemRandom()
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -39,7 +40,7 @@ def new_ulid() -> str:
 
 def new_token() -> str:
     """A fresh random name for what is derived and can be made again; nothing that is stored for good has one."""
-    return os.urandom(13).hex()
+    return f"{_RANDOM.getrandbits(104):026x}"
 
 
 def now_micros() -> int:
