@@ -1,8 +1,8 @@
-"""Reads beside ladybug and sqlite on the same data and questions, in one run; searches are in `benchmarks.search`.
+"""Reads beside ladybug, sqlite, numpy and pylance on the same data and questions; more searches: `benchmarks.search`.
 
     python -m benchmarks.read                     # 100,000 people, 1 M Knows, 200,000 posts with text and vectors
     python -m benchmarks.read --scale 0.1         # a tenth of it
-    python -m benchmarks.read --only traversal    # fixed, traversal, fresh, commit or large
+    python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit or large
     python -m benchmarks.read --keep DIR          # build the data once and use it again
 
 Every figure is milliseconds, p50 and p95 of warm calls over many parameters, result converted to rows. Memory is the
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -45,6 +46,7 @@ edge Created: Person -> Post
 """
 CITIES = ["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi", "Izmir", "Jaffa"]
 DIMENSION = 384
+PARTS = ("fixed", "traversal", "search", "fresh", "commit", "large")
 
 
 @dataclass
@@ -368,6 +370,23 @@ def measure_traversals(report: Report, data: Data, graph: Graph, folder: Path, o
             report.measure(question, name, ask, arguments, least=1 if question in WHOLE else 3)
 
 
+def measure_search(report: Report, data: Data, graph: Graph, folder: Path, others: bool) -> None:
+    """Vectors, words and both over the posts of this graph; `benchmarks.search` asks more, and of other vectors."""
+    search = importlib.import_module("benchmarks.search" if __package__ else "search")
+    posts = data.tables["Post"]
+    matrix = posts["embedding"].combine_chunks().values.to_numpy().reshape(-1, DIMENSION)
+    rng = np.random.default_rng(6)
+    queries = list(search.even(rng, 40))
+    words = sorted({word for body in posts["body"].slice(0, 2_000).to_pylist() for word in body.split()})
+    texts = [" ".join(rng.choice(words, 2)) for _ in queries]
+    found = search.Report()
+    asked = search.Data(posts, matrix, queries, texts)
+    search.measure_warm(found, graph, asked, ("nearest 10, exact", "bm25 10", "hybrid 10"))
+    if others:
+        search.measure_others(found, graph, asked, folder)
+    report.lines |= {f"search, {question}": figures for question, figures in found.lines.items()}
+
+
 # --- fixed cost, fresh processes, commits -----------------------------------------------------------------------------
 
 
@@ -529,7 +548,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="omnigraph-read-"))
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = options.only.split(",") if options.only else ["fixed", "traversal", "fresh", "commit", "large"]
+    chosen = options.only.split(",") if options.only else PARTS
     report = Report()
     begin = time.perf_counter()
     data = generate(options.scale)
@@ -544,6 +563,8 @@ def main() -> None:
             measure_fixed(report, graph)
         if "traversal" in chosen:
             measure_traversals(report, data, graph, scratch, not options.alone)
+        if "search" in chosen:
+            measure_search(report, data, graph, scratch, not options.alone)
         if "fresh" in chosen:
             measure_fresh(report, root, scratch)
         if "commit" in chosen:

@@ -211,8 +211,9 @@ def measure_fresh(report: Report, root: Path, data: Data) -> None:
         report.note(f"first search of a fresh process, {name}", p50=statistics.median(again))
 
 
-def measure_warm(report: Report, graph: Graph, data: Data) -> None:
-    for name, text in QUESTIONS.items():
+def measure_warm(report: Report, graph: Graph, data: Data, names: Sequence[str] = tuple(QUESTIONS)) -> None:
+    for name in names:
+        text = QUESTIONS[name]
         params = [asked(text, each) for each in data.params()]
         report.measure(f"omnigraph: {name}", lambda each, text=text: graph.query(text, each).to_pylist(), params)
 
@@ -287,15 +288,19 @@ def run(kind: str, count: int, folder: Path, chosen: Sequence[str]) -> Report:
     if "warm" in chosen:
         measure_warm(report, graph, data)
     if "others" in chosen:
-        exact = nearest_found(graph, data)
-        report.measure("numpy: matrix x vector", lambda query: data.matrix @ query, data.queries)
-        measure_sqlite(report, data)
-        measure_pylance(report, data.posts, data.queries, data.texts, exact, folder)
+        measure_others(report, graph, data, folder)
     if "commits" in chosen:
         measure_commits(report, graph, data)
     if "texts" in chosen:
         measure_texts(report, folder)
     return report
+
+
+def measure_others(report: Report, graph: Graph, data: Data, folder: Path) -> None:
+    exact = nearest_found(graph, data)
+    report.measure("numpy: matrix x vector", lambda query: data.matrix @ query, data.queries)
+    measure_sqlite(report, data)
+    measure_pylance(report, data.posts, data.queries, data.texts, exact, folder)
 
 
 def measure_sqlite(report: Report, data: Data) -> None:
