@@ -24,15 +24,20 @@ def command_paths() -> list[list[str]]:
     return paths
 
 
-@pytest.mark.parametrize("words", [["--help"], ["version"], ["--version"], ["load", "--help"]], ids=" ".join)
-def test_help_and_version_load_nothing_heavy(words: list[str]) -> None:
+def loaded_by(words: list[str], unwanted: tuple[str, ...]) -> str:
+    """Which of some modules a command has loaded, in a process of its own."""
     code = (
         "import sys\nfrom omnigraph.cli.main import run\n"
         f"assert run({words!r}) == 0\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+        f"print([name for name in {unwanted!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["--version"], ["load", "--help"]], ids=" ".join)
+def test_help_and_version_load_nothing_heavy(words: list[str]) -> None:
+    assert loaded_by(words, HEAVY) == "[]"
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -48,13 +53,7 @@ def test_a_query_loads_neither_validators_nor_pandas_nor_a_terminal(tmp_path: Pa
     text = "query q($n: String) { match { $a: Person { name: $n } } return { $a.name as name } }"
     words = ["query", "--store", graph, "-e", text, "--params", '{"n": "ana"}', "--branch", "main"]
     unwanted = ("pydantic", "pandas", "pyspark", "rich", "yaml", "importlib.metadata", "http.client", "omnigraph.verbs")
-    code = (
-        "import sys\nfrom omnigraph.cli.main import run\n"
-        f"assert run({words!r}) == 0\n"
-        f"print([name for name in {unwanted!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert loaded_by(words, unwanted) == "[]"
 
 
 @pytest.mark.parametrize(
