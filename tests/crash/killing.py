@@ -31,6 +31,11 @@ UPDATE = 'query q($age: I32) { update Person set { age: $age } where name = "ann
 SCHEMAS = [SCHEMA, SCHEMA.replace("node Note { text: String }", "node Note { text: String\n extra: I32? }")]
 
 
+def branch_of(slot: int) -> str:
+    """The branch that the writers of a slot have to themselves; all of them lie in one folder."""
+    return f"agents/own-{slot}"
+
+
 @dataclass(frozen=True)
 class Line:
     """What a writer said of one operation: `begin`, and later how it ended, unless it was killed."""
@@ -49,7 +54,7 @@ class Worker:
 
     def __init__(self, graph: Graph, log: int, slot: int, worker: str) -> None:
         self.graph, self.log, self.slot, self.worker = graph, log, slot, worker
-        self.branch = f"own-{slot}"
+        self.branch = branch_of(slot)
 
     def run(self, number: int) -> None:
         """The `number`-th operation of this process."""

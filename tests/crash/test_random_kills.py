@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
-from tests.crash.killing import BRANCHING, SCHEMAS, SLOTS, Line, read_journal, write_until_killed
+from tests.crash.killing import BRANCHING, SCHEMAS, SLOTS, Line, branch_of, read_journal, write_until_killed
 from tests.crash.summary import RANDOM
 from tests.crash.writes import SCHEMA, SEED, Load
 
@@ -43,8 +41,7 @@ class Crew:
 
     def kill(self, slot: int) -> None:
         process = self.members.pop(slot)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.join(10)
 
 
@@ -124,7 +121,7 @@ def check_outcome(root: Path, journals: Path) -> dict[str, object]:
     lines = list(read_journal(journals))
     check_main(graph, lines)
     for slot in BRANCHING:
-        check_branch(graph, f"own-{slot}", lines)
+        check_branch(graph, branch_of(slot), lines)
     assert graph.schema.source in SCHEMAS
     ended = [line for line in lines if line.outcome in ("done", "refused")]
     slowest = max(ended, key=lambda line: line.seconds)

@@ -180,6 +180,24 @@ def test_s10_deleting_a_branch_tells_absence_from_descendants(uri: str) -> None:
         lance.dataset(uri).branches.delete("parent")
     lance.dataset(uri).branches.delete("parent/child")
     lance.dataset(uri).branches.delete("parent")
+
+
+def test_s10_deleting_a_branch_keeps_to_its_own_folder_not(uri: str) -> None:
+    table = make(uri, ["a"])
+    for name in ("agents/ann", "agents/bob"):
+        table.create_branch(name)
+    # As while it is being created: the files of a branch are written before its ref.
+    (Path(uri) / "_refs" / "branches" / "agents%2Fbob.json").unlink()
+    lance.dataset(uri).branches.delete("agents/ann")
+    assert not (Path(uri) / "tree" / "agents").exists()
+
+
+def test_s10_a_branch_is_its_ref_not(uri: str) -> None:
+    table = make(uri, ["a"])
+    table.create_branch("side")
+    (Path(uri) / "_refs" / "branches" / "side.json").unlink()
+    assert "side" not in table.branches.list()
+    assert ids_of(lance.dataset(uri).checkout_version(("side", None))) == ["a"]
     assert lance.dataset(uri).branches.list() == {}
 
 

@@ -26,7 +26,14 @@ from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.evolve import stage_columns
 from omnigraph.engine.storage.handle import RowFilter, TableHandle
 from omnigraph.engine.storage.staged import stage_changes
-from omnigraph.errors import CommitNotFoundError, ConflictError, FormatError, NotFoundError, StorageError
+from omnigraph.errors import (
+    BranchNotFoundError,
+    CommitNotFoundError,
+    ConflictError,
+    FormatError,
+    NotFoundError,
+    StorageError,
+)
 from omnigraph.ids import MAIN, CommitId, stored_branch
 
 if TYPE_CHECKING:
@@ -339,6 +346,13 @@ class History:
         Raises:
             CommitNotFoundError: there is no such commit.
         """
+        found = self.look_up(commit_id) or self._search(CommitId(commit_id))
+        if found is None:
+            raise CommitNotFoundError(f"there is no commit '{commit_id}'")
+        return found
+
+    def look_up(self, commit_id: str) -> CommitRecord | None:
+        """One commit from where commits are kept: the manifests of all branches, and the commit table."""
         wanted = CommitId(commit_id)
         main = self._manifest.snapshot(MAIN).state.commits
         if wanted in main:
@@ -351,15 +365,21 @@ class History:
                 self._found.clear()
             # A commit never changes, so it need not be looked for again.
             return self._found.setdefault(wanted, archived[wanted])
-        for branch in self._manifest.branches()[1:]:
-            commits = self._manifest.snapshot(branch).state.commits
-            if wanted in commits:
-                return commits[wanted]
+        for snapshot in self._manifest.snapshots()[1:]:
+            if wanted in snapshot.state.commits:
+                return snapshot.state.commits[wanted]
+        return None
+
+    def _search(self, wanted: CommitId) -> CommitRecord | None:
+        """A commit that the commit table has lost, from the history of some branch, which is read whole."""
         for branch in self._manifest.branches():
-            reachable = {commit.graph_commit_id: commit for commit in self.list(branch)}
+            try:
+                reachable = {commit.graph_commit_id: commit for commit in self.list(branch)}
+            except BranchNotFoundError:
+                continue  # deleted meanwhile
             if wanted in reachable:
                 return reachable[wanted]
-        raise CommitNotFoundError(f"there is no commit '{commit_id}'")
+        return None
 
     def snapshot_at(self, at: str | int, branch: str = MAIN) -> Snapshot:
         """The state a commit id, a snapshot id (`manifest:<branch>:v<version>`) or a manifest version names.

@@ -111,18 +111,30 @@ class Manifest:
         if cached is not None and cached.state.version == version and branch == MAIN:
             return cached.snapshot
         if past is None:
-            past = self._read_past(branch, version)
+            past = self._read_past(branch, version, key[2])
             self._remember_past(key, past)
         return Snapshot(past, self.store)
 
-    def _read_past(self, branch: str, version: int) -> ManifestState:
+    def snapshots(self) -> list[Snapshot]:
+        """The newest state of every branch, main first; a branch that is deleted meanwhile is not there."""
+        found = []
+        for branch in self.branches():
+            try:
+                found.append(self.snapshot(branch))
+            except BranchNotFoundError:
+                logger.debug("branch '%s' was deleted while all were read", branch)
+        return found
+
+    def _read_past(self, branch: str, version: int, mark: object) -> ManifestState:
+        if branch != MAIN and mark is None:
+            raise CommitNotFoundError(f"branch '{branch}' has no version {version}: there is no such branch")
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)
+            return self.decode(handle, branch)
         except StorageError as exc:
             if exc.kind != "not_found":
                 raise
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
-        return self.decode(handle, branch)
 
     def _remember_past(self, key: tuple[str, int, object], state: ManifestState) -> None:
         if key[0] != MAIN and key[2] is None:
@@ -148,21 +160,28 @@ class Manifest:
         return self._read_newest(branch)
 
     def _read_newest(self, branch: str) -> _Seen:
-        # Before the state: should the branch be made anew in between, the mark is outdated and not the state.
-        now, mark = time.monotonic(), self._mark(branch)
-        try:
-            handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
-        except StorageError as exc:
-            if branch != MAIN and exc.kind in ("not_found", "unknown") and branch not in self.branches():
-                raise BranchNotFoundError(f"there is no branch '{branch}'") from exc
-            raise
-        snapshot = Snapshot(self.decode(handle, branch), self.store)
+        while True:
+            now, mark = time.monotonic(), self._mark(branch)
+            if branch != MAIN and mark is None:
+                raise BranchNotFoundError(f"there is no branch '{branch}'")
+            try:
+                handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
+                snapshot = Snapshot(self.decode(handle, branch), self.store)
+            except StorageError:
+                # Its ref goes before its files: whatever a deletion has disturbed, the mark is another by now.
+                if self._mark(branch) == mark:
+                    raise
+                continue
+            if self._mark(branch) == mark:
+                return self._read(branch, _Seen(handle, snapshot, now, mark, is_current(handle)))
+
+    def _read(self, branch: str, seen: _Seen) -> _Seen:
+        """Remember a state that was just read from storage."""
         with self._lock:
             known = self._cache.get(branch)
-        if known is not None and known.mark == mark and known.state == snapshot.state:
+        if known is not None and known.mark == seen.mark and known.state == seen.state:
             # The same state, looked at again after a while: what readers have derived from it stays.
-            snapshot = known.snapshot
-        seen = _Seen(handle, snapshot, now, mark, is_current(handle))
+            seen = replace(seen, snapshot=known.snapshot)
         self._remember(branch, seen)
         return seen
 

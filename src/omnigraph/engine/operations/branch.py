@@ -132,12 +132,10 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
     children = sorted(name for name, parent in parents.items() if parent == branch)
     if children:
         raise ConflictError(f"'{branch}' cannot be deleted: '{children[0]}' was created from it; delete that first")
-    for other in context.manifest.branches():
-        if other == branch:
-            continue
-        for entry in context.manifest.snapshot(other).entries.values():
+    for other in context.manifest.snapshots():
+        for entry in other.entries.values() if other.branch != branch else ():
             if entry.branch == branch:
-                raise ConflictError(f"'{branch}' cannot be deleted: '{other}' reads its {entry.table_key}")
+                raise ConflictError(f"'{branch}' cannot be deleted: '{other.branch}' reads its {entry.table_key}")
     # Again, now that the lock keeps new writers away: what a dead one left is settled while its branch is there.
     heal(context.recovery)
     if any(intent.branch == branch for intent in context.recovery.intents.pending()):

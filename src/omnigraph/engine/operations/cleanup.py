@@ -9,7 +9,7 @@ unless a living process may be about to commit them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,11 +21,12 @@ from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import Gates
 from omnigraph.engine.storage import layout
-from omnigraph.engine.storage.orphans import list_files, remove_files, tagged_versions, unreferenced
+from omnigraph.engine.storage.orphans import list_files, remove_files, unreferenced
 from omnigraph.engine.storage.residual import CleanupStats
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import GraphError, InputError
 from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_FORK, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
-from omnigraph.ids import MAIN, TableKey
+from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ def cleanup(
         main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)
         check(context.recovery, MAIN, (entry for entry in main.entries.values() if entry.branch is None))
         protected = _protected(context)
+        _drop_manifest_leftovers(context)
         return CleanupReport(
             tuple(_clean(context, snapshots, protected, key, keep_versions, older_than) for key in main.entries)
         )
@@ -92,13 +94,13 @@ def cleanup(
 
 def _snapshots(context: GraphContext) -> list[Snapshot]:
     maybe_fail(CLEANUP_BRANCH_SNAPSHOT)
-    return [context.manifest.snapshot(branch) for branch in context.manifest.branches()]
+    return context.manifest.snapshots()
 
 
 def _protected(context: GraphContext) -> list[Snapshot]:
     """The states of the whole graph that a tag of the manifest names."""
-    tagged = tagged_versions(context.store, layout.MANIFEST)
-    return [context.manifest.snapshot(MAIN, version=version) for version in sorted(tagged)]
+    tagged = context.store.tags(layout.MANIFEST)
+    return [context.manifest.snapshot(MAIN, version=version) for version in sorted(set(tagged.values()))]
 
 
 def _clean(
@@ -118,7 +120,7 @@ def _clean(
             for snapshot in snapshots
             if (entry := snapshot.entries.get(key)) is not None and entry.branch is None and entry.path == path
         ]
-        kept = tagged_versions(context.store, path).union(
+        kept = set(context.store.tags(path).values()).union(
             entry.version for tagged in protected for entry in tagged.entries.values() if entry.path == path
         )
         doomed = removable(
@@ -158,12 +160,33 @@ def removable(
     return below
 
 
+def _drop_manifest_leftovers(context: GraphContext) -> None:
+    """Remove the files of branches whose deletion was cut short after it had counted."""
+    store = context.store
+    for name in _without_ref(store, layout.MANIFEST):
+        try:
+            with locked_branch(context.recovery.intents, name) as lock:
+                if name in _without_ref(store, layout.MANIFEST):
+                    lock.check()
+                    store.residual.delete_branch(layout.MANIFEST, name)
+        except GraphError as exc:
+            _log.warning("what is left of the branch %s could not be removed: %s", name, exc)
+
+
+def _without_ref(store: TableStore, path: str) -> list[str]:
+    """The branches of a table that have files but no ref, and lie in no other."""
+    folders = store.branch_folders(path)
+    refs = {*store.table_branches(path), SCHEMA_LOCK_BRANCH}
+    return [name for name in folders if not any(overlaps(name, ref) for ref in refs)]
+
+
 def _drop_orphan_forks(context: GraphContext, snapshots: list[Snapshot], path: str) -> tuple[str, ...]:
-    """Delete table refs that no branch publishes, children before parents."""
+    """Delete table refs that no branch publishes, and files without a ref, children before parents."""
     owned = {entry.branch for snapshot in snapshots for entry in snapshot.entries.values() if entry.path == path}
-    orphans = sorted(set(context.store.table_branches(path)) - owned, key=lambda name: (-len(name), name))
+    parents = context.store.branch_parents(path)
+    orphans = [*_without_ref(context.store, path), *_children_first(parents)]
     removed = []
-    for orphan in orphans:
+    for orphan in (name for name in orphans if name not in owned):
         try:
             maybe_fail(CLEANUP_FORK)
             with locked_branch(context.recovery.intents, orphan) as lock:
@@ -176,6 +199,14 @@ def _drop_orphan_forks(context: GraphContext, snapshots: list[Snapshot], path: s
         except GraphError as exc:
             _log.warning("the unpublished ref %s of %s could not be removed: %s", orphan, path, exc)
     return tuple(removed)
+
+
+def _children_first(parents: Mapping[str, str | None]) -> list[str]:
+    def depth(name: str) -> int:
+        parent = parents.get(name)
+        return 0 if parent is None else 1 + depth(parent)
+
+    return sorted(parents, key=lambda name: (-depth(name), name))
 
 
 def _is_orphan(context: GraphContext, path: str, branch: str) -> bool:

@@ -26,7 +26,7 @@ from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.validate import check_unique_input
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.errors import CommitNotFoundError, ConstraintError, GraphError
+from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, ConstraintError, GraphError
 from omnigraph.ids import MAIN, TableKey, node_key, stored_branch
 
 _SHOWN = 5
@@ -71,12 +71,15 @@ def verify(context: GraphContext) -> VerifyReport:
     report = VerifyReport()
     intents = _check_intents(context, report)
     for branch in context.manifest.branches():
-        report.branches += 1
         try:
             snapshot = context.manifest.snapshot(branch)
+        except BranchNotFoundError:
+            continue  # deleted since they were listed
         except GraphError as exc:
+            report.branches += 1
             report.problem("manifest", branch, f"the branch cannot be read: {exc}")
             continue
+        report.branches += 1
         _check_heads(context, snapshot, report)
         _check_history(context, branch, report)
         _check_content(context.catalog, snapshot, report)
@@ -257,7 +260,7 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
     for name in layout.SCHEMA_FILES:
         if objects.exists(f"{name}.staging"):
             report.problem("staging-file", f"{name}.staging", "left by a schema change that was cut short")
-    snapshots = [context.manifest.snapshot(branch) for branch in context.manifest.branches()]
+    snapshots = context.manifest.snapshots()
     registered = {location.path for snapshot in snapshots for location in snapshot.state.locations.values()}
     # A type that was dropped and declared anew has a new place; earlier commits still read the old ones.
     earlier = {

@@ -12,7 +12,7 @@ from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent,
 from omnigraph.engine.recovery.schema_files import is_ready
 from omnigraph.engine.recovery.sidecars import IntentStore
 from omnigraph.engine.storage.tables import TableStore, TransactionInfo
-from omnigraph.errors import CommitNotFoundError, StorageError
+from omnigraph.errors import BranchNotFoundError, StorageError
 from omnigraph.ids import MAIN, CommitId
 
 _UNDOING_COMMITS_MAX = 8
@@ -48,21 +48,17 @@ def find_commit(manifest: Manifest, branch: str, commit_id: CommitId | None) -> 
     if commit_id is None:
         return None
     recent = manifest.snapshot(branch).state.commits
-    if commit_id in recent:
-        return recent[commit_id]
-    try:
-        return manifest.history.find(commit_id)
-    except CommitNotFoundError:
-        return None
+    return recent[commit_id] if commit_id in recent else manifest.history.look_up(commit_id)
 
 
 def look(ctx: RecoveryContext, intent: Intent) -> World:
     """Read everything a decision about an intent depends on, afresh."""
     branch = intent.branch or MAIN
-    if branch != MAIN and branch not in ctx.manifest.branches():
+    try:
+        # Heads before the snapshot would be older than it, and a write published in between would look like a loss.
+        snapshot = ctx.manifest.snapshot(branch)
+    except BranchNotFoundError:
         return World(None, (), (), None)
-    # Heads before the snapshot would be older than it, and a write published in between would look like a loss.
-    snapshot = ctx.manifest.snapshot(branch)
     observations = tuple(_observe(ctx, snapshot, intent, effect) for effect in intent.effects)
     states = tuple(
         classify(seen, intent.writer_kind, intent.schema_version, intent.operation_id) for seen in observations
@@ -88,6 +84,9 @@ def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: E
     if effect.fork and effect.table_branch not in ctx.store.table_branches(effect.table_path):
         return Observation(effect, pinned, pinned)
     head = ctx.store.open(effect.table_path, branch=effect.table_branch).version
+    if effect.fork and head < pinned:
+        # Not what this write made at the inherited version, but what an earlier branch of that name has left.
+        return Observation(effect, pinned, pinned)
     if not intent.by_identity:
         return Observation(effect, head, pinned)
     drift = ctx.store.transactions(effect.table_path, effect.table_branch, after=pinned, upto=head)

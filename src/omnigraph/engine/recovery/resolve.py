@@ -20,7 +20,7 @@ from omnigraph.engine.recovery.intent import PROPERTY_COMPENSATES, PROPERTY_REST
 from omnigraph.engine.recovery.observe import RecoveryContext, World, look, situation
 from omnigraph.engine.recovery.schema_files import discard, promote, staged_record
 from omnigraph.engine.storage.staged import stage_touch
-from omnigraph.errors import ConflictError, InternalError, RecoveryRequiredError
+from omnigraph.errors import BranchNotFoundError, ConflictError, InternalError, RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_BEFORE_FORWARD, RECOVERY_POST_RESTORE, RECOVERY_POST_ROLLBACK, maybe_fail
 from omnigraph.ids import MAIN, RECOVERY_ACTOR, CommitId, OperationId, TableKey, new_ulid, now_micros
 
@@ -60,7 +60,7 @@ def resolve(
         decision = decide(situation(intent, world, sweeping=sweeping, may_restore=may_restore))
         try:
             return _carry_out(ctx, intent, world, decision, supersede)
-        except ConflictError as exc:
+        except (ConflictError, BranchNotFoundError) as exc:
             _log.info("recovery of %s starts over: %s", intent.operation_id, exc)
     raise RecoveryRequiredError(
         f"the unfinished write {intent.operation_id} could not be resolved: other writers kept its tables moving"
@@ -162,7 +162,7 @@ def _roll_back(
     for seen, state in zip(world.observations, world.states, strict=True):
         effect = seen.effect
         if effect.fork:
-            _drop_fork(ctx, snapshot, intent, effect.table_key)
+            _drop_fork(ctx, snapshot.branch, intent, effect.table_key)
             continue
         if state is TableState.NO_MOVEMENT:
             if not (supersede and seen.head == seen.pinned == effect.expected_version):
@@ -186,16 +186,19 @@ def _roll_back(
     return commit_id, tables
 
 
-def _drop_fork(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, table_key: TableKey) -> None:
+def _drop_fork(ctx: RecoveryContext, branch: str, intent: Intent, table_key: TableKey) -> None:
     """Undo a fork by removing its ref, unless the branch publishes it: then it belongs to somebody else's write."""
     effect = intent.effect(table_key)
-    entry = snapshot.entries.get(table_key)
-    if effect is None or effect.table_branch is None or (entry is not None and entry.branch == effect.table_branch):
+    if effect is None or effect.table_branch is None:
         return
     if any(
         other.operation_id != intent.operation_id and _forks(other, table_key, effect.table_branch)
         for other in ctx.intents.pending()
     ):
+        return
+    # Read after the intents: a write that has none by now has published its fork by now, and it shows here.
+    entry = ctx.manifest.snapshot(branch).entries.get(table_key)
+    if entry is not None and entry.branch == effect.table_branch:
         return
     ctx.store.residual.delete_branch(effect.table_path, effect.table_branch)
 

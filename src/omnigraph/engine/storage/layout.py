@@ -30,6 +30,11 @@ WRITERS_DIR = "__writers"
 CACHE_DIR = "_cache"
 BRANCH_REFS = "_refs/branches"
 """Where Lance keeps the refs of a table, below it."""
+TAG_REFS = "_refs/tags"
+BRANCH_TREE = "tree"
+"""Where Lance keeps the files of a table's branches, below it, each in a folder of the branch's name."""
+TABLE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", "_versions")
+"""What lies in the folder of a table or branch, in the order of removal: what makes it one goes last."""
 
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -69,7 +74,7 @@ def version_file(version: int) -> str:
 
 def branch_location(location: str, branch: str | None) -> str:
     """Where Lance keeps the files of a table's branch, given the location of the table or of that branch."""
-    suffix = f"/tree/{branch}"
+    suffix = f"/{BRANCH_TREE}/{branch}"
     return location if branch is None or location.endswith(suffix) else location + suffix
 
 

@@ -5,6 +5,7 @@ One implementation over obstore. Every write is atomic: a reader sees the old ob
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -32,6 +33,12 @@ def _failed(exc: BaseException, what: str) -> GraphError:
 
 def _raise(exc: OSError) -> None:
     raise exc
+
+
+def _raise_unless_gone(function: Any, path: str, failure: Any) -> None:
+    """What somebody else has removed meanwhile is no reason to leave the rest."""
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]
 
 
 _CLIENT_OPTIONS = frozenset(
@@ -297,19 +304,29 @@ class ObjectStore:
         with step("delete_prefix", path):
             try:
                 if self._local:
-                    shutil.rmtree(f"{self.root}/{path}")
+                    shutil.rmtree(f"{self.root}/{path}", onerror=_raise_unless_gone)
                     return
                 keys = [
                     str(entry["path"])
                     for batch in obstore.list(self._store, self._key(path).rstrip("/") + "/")
                     for entry in batch
                 ]
-                for key in keys:
-                    obstore.delete(self._store, key)
+                if keys:
+                    obstore.delete(self._store, keys)
             except (ObjectMissing, FileNotFoundError):
                 return
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"deleting {path}") from exc
+
+    def drop_empty_folder(self, path: str) -> None:
+        """Remove a folder that nothing is in; object stores have no folders, and one with something in it stays."""
+        if not self._local:
+            return
+        try:
+            os.rmdir(f"{self.root}/{path}")
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise _failed(exc, f"removing {path}") from exc
 
 
 def read_uri(uri: str) -> bytes:

@@ -60,13 +60,6 @@ def remove_files(store: TableStore, files: Mapping[str, int]) -> None:
         store.objects.delete(name)
 
 
-def tagged_versions(store: TableStore, path: str) -> set[int]:
-    """The versions of a table's main line that have a tag: somebody wants to keep them."""
-    dataset = store.open(path).dataset
-    with translated(f"listing the tags of {path}"), step("list_tags", path):
-        return {int(tag["version"]) for tag in dataset.tags.list().values() if not tag.get("branch")}
-
-
 def _names(dataset: lance.LanceDataset) -> set[str]:
     """The names of the files one version refers to."""
     found: set[str] = set()

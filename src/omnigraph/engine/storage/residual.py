@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.dataclass import dataclass
-from omnigraph.engine.storage.layout import branch_location
+from omnigraph.engine.storage.layout import TABLE_FOLDERS, branch_location, branch_ref
 from omnigraph.engine.storage.steps import step
-from omnigraph.engine.storage.translate import is_missing, translated
-from omnigraph.errors import GraphError
+from omnigraph.engine.storage.translate import translated
+from omnigraph.errors import StorageError
 
 if TYPE_CHECKING:
     from omnigraph.engine.storage.tables import TableStore
-
-_TABLE_FOLDERS = ("_versions", "_transactions", "data", "_deletions", "_indices")
 
 
 @dataclass(frozen=True)
@@ -53,22 +51,37 @@ class InlineCommitResidual:
     def _clear_leftovers(self, path: str, branch: str) -> bool:
         """Remove what a creation or deletion that was cut short left where the branch goes; True if there was any."""
         place = branch_location(path, branch)
-        if branch in self._store.table_branches(path) or not self._store.objects.exists(f"{place}/_versions"):
+        objects = self._store.objects
+        if objects.has(branch_ref(path, branch)) or not objects.exists(f"{place}/_versions"):
             return False
-        # Only the folders of a table: a branch of a longer name may lie beside them.
-        for folder in _TABLE_FOLDERS:
-            self._store.objects.delete_prefix(f"{place}/{folder}")
+        self._remove_files(place)
         return True
 
     def delete_branch(self, path: str, branch: str) -> None:
-        """Delete a ref of a table; it is fine if there is none."""
-        dataset = self._store.open(path).dataset
-        try:
-            with translated(f"deleting branch {branch} of {path}"), step("delete_branch", path):
-                dataset.branches.delete(branch)
-        except GraphError as exc:
-            if not is_missing(exc):
-                raise
+        """Delete a ref of a table and what lies in its folder; it is fine if there is none.
+
+        Lance's own deletion reads every other ref on the way, so one that somebody else deletes at that moment makes
+        it fail as if its own were missing; and it takes away the folders above it that no ref needs, with whatever a
+        branch that is just being created has put there. The ref goes first: a folder without one is nobody's.
+
+        Raises:
+            StorageError: others were created from it, or a tag names it (`kind` precondition); nothing was deleted.
+        """
+        needing = [f"{name} was created from it" for name in self._children(path, branch)]
+        needing += [f"the tag {name} names it" for name in self._store.tags(path, branch)]
+        if needing:
+            raise StorageError(f"deleting branch {branch} of {path}: {needing[0]}", kind="precondition")
+        self._store.objects.delete(branch_ref(path, branch))
+        self._remove_files(branch_location(path, branch))
+
+    def _children(self, path: str, branch: str) -> list[str]:
+        return sorted(name for name, parent in self._store.branch_parents(path).items() if parent == branch)
+
+    def _remove_files(self, place: str) -> None:
+        # Only the folders of a table: a branch of a longer name may lie beside them.
+        for folder in TABLE_FOLDERS:
+            self._store.objects.delete_prefix(f"{place}/{folder}")
+        self._store.objects.drop_empty_folder(place)
 
     def cleanup_versions(self, path: str, *, versions: Sequence[int], unverified: bool = False) -> CleanupStats:
         """Remove exactly these versions of a table's main lineage, and the files only they need."""

@@ -21,7 +21,17 @@ from lance.fragment import write_fragments
 from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import BRANCH_REFS, branch_location, branch_ref, is_local, join, version_file
+from omnigraph.engine.storage.layout import (
+    BRANCH_REFS,
+    BRANCH_TREE,
+    TABLE_FOLDERS,
+    TAG_REFS,
+    branch_location,
+    branch_ref,
+    is_local,
+    join,
+    version_file,
+)
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.residual import InlineCommitResidual
 from omnigraph.engine.storage.staged import StagedWrite, as_transaction
@@ -113,6 +123,9 @@ class TableStore:
         Raises:
             StorageError: no such table, branch or version (`kind` not_found), or it cannot be read.
         """
+        if branch is not None and version is None and not self.objects.has(branch_ref(path, branch)):
+            # Lance would open the folder of a branch whose deletion was cut short.
+            raise StorageError(f"opening {path}: there is no branch {branch}", kind="not_found")
         with translated(f"opening {path}"), step("open", path):
             dataset = lance.dataset(
                 self.location(path),
@@ -349,6 +362,19 @@ class TableStore:
         """The refs of a table with the branch each was created from (None is main)."""
         return {name: ref.get("parent_branch") for name, ref in self._refs(path).items()}
 
+    def branch_folders(self, path: str) -> list[str]:
+        """The names of branches that have files, sorted; one without a ref is what a cut-short deletion left."""
+        top = f"{path}/{BRANCH_TREE}"
+        found, places = [], self.objects.list_folders(top)
+        while places:
+            place = places.pop()
+            below = self.objects.list_folders(place)
+            if f"{place}/_versions" in below:
+                found.append(place.removeprefix(f"{top}/"))
+                below = [name for name in below if name.rpartition("/")[2] not in TABLE_FOLDERS]
+            places.extend(below)
+        return sorted(found)
+
     def _refs(self, path: str) -> dict[str, dict[str, Any]]:
         """The refs as Lance lists them. It reads each one it has seen, so one that is deleted in between is missing."""
         if not self.objects.exists(f"{path}/{BRANCH_REFS}"):
@@ -364,6 +390,15 @@ class TableStore:
                     raise
                 missing = exc
         raise missing
+
+    def tags(self, path: str, branch: str | None = None) -> dict[str, int]:
+        """The tags of versions on one branch of a table, and these versions: somebody wants to keep them."""
+        if not self.objects.exists(f"{path}/{TAG_REFS}"):
+            return {}
+        dataset = self.open(path).dataset
+        with translated(f"listing the tags of {path}"), step("list_tags", path):
+            tags = sorted(dataset.tags.list().items())
+        return {name: int(tag["version"]) for name, tag in tags if (tag.get("branch") or None) == branch}
 
     def versions(self, path: str) -> list[int]:
         """The versions of a table's main lineage that still exist, ascending."""

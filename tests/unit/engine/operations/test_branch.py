@@ -1,5 +1,6 @@
 """Branches are created, written, read, refused and deleted."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,9 @@ def test_what_a_cut_creation_left_does_not_block_the_name(graph: omnigraph.Graph
     root = Path(graph.uri)
     graph.branches.create("review")
     (root / layout.MANIFEST / "_refs" / "branches" / "review.json").unlink()
+    for folder in (root / layout.MANIFEST / "tree" / "review").iterdir():
+        if folder.name != left:
+            shutil.rmtree(folder)
     assert graph.branches.list() == ["main"]
     graph.branches.create("review")
     assert people(graph, "review") == {"ann": 1}
