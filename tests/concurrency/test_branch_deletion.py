@@ -12,11 +12,12 @@ import pytest
 from tests.crash.writes import Mutation
 
 from omnigraph import failpoints
+from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.recovery.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.storage import layout, steps
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, StorageError
+from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, StorageError, VersionReclaimedError
 from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import TableKey
 from omnigraph.testing.crash import check_recovered, content_of, crash_at_failpoint
@@ -231,7 +232,46 @@ def test_a_branch_whose_name_is_that_of_a_tables_folder_is_no_leftover(graph: Gr
         assert people(connect(graph.uri), name) == ["ann", "bob"]
 
 
-# --- read while they are deleted -------------------------------------------------------------------------------------
+# --- read and written while they are deleted -------------------------------------------------------------------------
+
+
+def test_a_reader_whose_branch_is_deleted_under_it_is_told_so(graph: Graph) -> None:
+    graph.branches.create("review")
+    add(graph, "bob", "review")
+    # Another process: it shares neither handles nor caches with the graph.
+    table = Manifest(TableStore(graph.uri)).snapshot("review").open(PERSON)
+    graph.branches.delete("review")
+    for _ in range(2):
+        with pytest.raises(VersionReclaimedError, match="of 'node:Person' has been removed, by cleanup or with its"):
+            table.scan()
+        # Likewise when another branch of that name has a version of that number.
+        if "review" not in graph.branches.list():
+            graph.branches.create("review")
+            add(graph, "eve", "review")
+
+
+def test_lost_files_of_a_published_version_are_no_cleanup(graph: Graph) -> None:
+    handle = TableStore(graph.uri).open(graph.snapshot().entry(PERSON).path)
+    for file in Path(handle.uri, "data").iterdir():
+        file.unlink()
+    with pytest.raises(StorageError, match="Not found") as caught:
+        handle.scan()
+    assert caught.value.kind == "not_found"
+
+
+def test_a_write_whose_branch_is_made_anew_under_it_begins_again(graph: Graph) -> None:
+    graph.branches.create("review")
+    add(graph, "bob", "review")
+
+    def make_anew() -> None:
+        graph.branches.delete("review")
+        graph.branches.create("review")
+
+    writer = connect(graph.uri)
+    TableStore.at(graph.uri).forget()
+    with doing(At("open", graph.snapshot().entry(PERSON).path, make_anew)):
+        add(writer, "cid", "review")
+    assert people(graph, "review") == ["ann", "cid"]
 
 
 def test_a_branch_that_is_deleted_while_it_is_read_is_not_there(graph: Graph) -> None:

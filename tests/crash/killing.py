@@ -1,7 +1,8 @@
 """Writer processes that are killed at any moment, and say beforehand and afterwards what they wrote.
 
 There is one writer per slot at a time. All insert and update on main, where they meet; two of them also create a
-branch, write on it and delete it again, under one name each; one changes the schema; one loads.
+branch, write on it and delete it again, under one name each; one changes the schema; one loads; one reads every
+branch, compacts and cleans up.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ from typing import Any
 
 from tests.crash.writes import SCHEMA
 
-from omnigraph.errors import BranchNotFoundError, ConflictError, NotFoundError, RecoveryRequiredError
+from omnigraph.errors import (
+    BranchNotFoundError,
+    ConflictError,
+    NotFoundError,
+    RecoveryRequiredError,
+    VersionReclaimedError,
+)
 from omnigraph.graph import Graph, connect
 
-SLOTS = 4
-BRANCHING, CHANGING, LOADING = (0, 1), 2, 3
+SLOTS = 5
+BRANCHING, CHANGING, LOADING, KEEPING = (0, 1), 2, 3, 4
 INSERT = """query q($name: String, $hub: String, $hot: String, $age: I32) {
   insert Person { name: $name, age: $age }
   insert WorksAt { from: $name, to: $hub, since: $age }
   insert Company { name: $hot }
 }"""
+READ = "query q() { match { $p: Person $p worksAt $c } return { $p.name as name, $c.name as at } }"
 UPDATE = 'query q($age: I32) { update Person set { age: $age } where name = "ann" }'
 SCHEMAS = [SCHEMA, SCHEMA.replace("node Note { text: String }", "node Note { text: String\n extra: I32? }")]
 
@@ -60,7 +68,9 @@ class Worker:
         """The `number`-th operation of this process."""
         name = f"{self.worker}-{number}"
         turn = number % 8
-        if self.slot in BRANCHING and turn >= 4:
+        if self.slot == KEEPING:
+            self.do(("read", "optimize", "read", "cleanup")[number % 4], name, "main", {})
+        elif self.slot in BRANCHING and turn >= 4:
             kind = ("create", "insert", "insert", "delete")[turn - 4]
             self.do(kind, name, self.branch, {"age": number})
         elif self.slot == CHANGING and turn in (3, 7):
@@ -113,6 +123,25 @@ class Worker:
             self.graph.branches.delete(branch)
         except BranchNotFoundError:
             return  # A predecessor in this slot was killed after it had deleted the branch.
+
+    def _read(self, name: str, branch: str, facts: dict[str, Any]) -> None:
+        for existing in self.graph.branches.list():
+            try:
+                found = {row["name"] for row in self.graph.query(READ, branch=existing)}
+            except (BranchNotFoundError, VersionReclaimedError):
+                if existing == "main":
+                    raise
+                continue  # Deleted since they were listed.
+            if "ann" not in found:
+                raise AssertionError(f"rows are missing on {existing}")
+
+    def _optimize(self, name: str, branch: str, facts: dict[str, Any]) -> None:
+        self.graph.maintenance.optimize(actor=self.worker)
+
+    def _cleanup(self, name: str, branch: str, facts: dict[str, Any]) -> None:
+        report = self.graph.maintenance.cleanup(keep_versions=20)
+        if report.failed:
+            raise AssertionError(f"cleanup failed: {report}")
 
     def _schema(self, name: str, branch: str, facts: dict[str, Any]) -> None:
         self.graph.schema.apply(facts["desired"], actor=self.worker)

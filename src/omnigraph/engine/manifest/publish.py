@@ -27,6 +27,7 @@ from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
 from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
+from omnigraph.engine.storage.translate import is_missing
 from omnigraph.errors import (
     BranchNotFoundError,
     CommitNotFoundError,
@@ -37,6 +38,7 @@ from omnigraph.errors import (
     PublishContentionError,
     ReadSetChangedError,
     StorageError,
+    VersionReclaimedError,
 )
 from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, CommitId, TableKey, stored_branch
 
@@ -131,8 +133,8 @@ class Manifest:
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)
             return self.decode(handle, branch)
-        except StorageError as exc:
-            if exc.kind != "not_found":
+        except (StorageError, VersionReclaimedError) as exc:
+            if not is_missing(exc):
                 raise
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
 
@@ -167,7 +169,7 @@ class Manifest:
             try:
                 handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
                 snapshot = Snapshot(self.decode(handle, branch), self.store)
-            except StorageError:
+            except (StorageError, VersionReclaimedError):
                 # Its ref goes before its files: whatever a deletion has disturbed, the mark is another by now.
                 if self._mark(branch) == mark:
                     raise

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest.records import WRITTEN_BY, TableEntry
 from omnigraph.engine.manifest.state import ManifestState
-from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.handle import TABLE_KEY, TableHandle
 from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
 from omnigraph.errors import GraphError, InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
@@ -97,6 +97,7 @@ class Snapshot:
         try:
             handle = self.store.open_pinned(entry.path, branch=entry.branch, version=entry.version, tag=entry.e_tag)
             self._check_writer(handle, entry)
+            handle.memo[TABLE_KEY] = table_key
             return handle
         except StorageError as exc:
             if exc.kind != "not_found":

@@ -22,7 +22,13 @@ from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.staging.gates import GateKey, Gates, HeldGates
 from omnigraph.engine.staging.settings import strip, tables_with_removal
 from omnigraph.engine.staging.transaction import Transaction, WriteRequest, WrittenFragments
-from omnigraph.errors import ConflictError, ExecutionError, ExpectedVersionMismatchError, PreconditionFailedError
+from omnigraph.errors import (
+    ConflictError,
+    ExecutionError,
+    ExpectedVersionMismatchError,
+    PreconditionFailedError,
+    VersionReclaimedError,
+)
 from omnigraph.ids import TableKey, stored_branch
 
 ATTEMPTS = 5
@@ -90,7 +96,7 @@ class _Attempts:
         counted = 0
         while True:
             try:
-                return self._attempt(prepare)
+                return self._attempt_on_living(prepare)
             except StaleAttempt as stale:
                 counted += stale.counts
                 if counted >= ATTEMPTS or time.monotonic() > self._deadline:
@@ -99,6 +105,15 @@ class _Attempts:
                 time.sleep(random.uniform(0, _BACKOFF_SECONDS * 2**counted))
                 # Waiting for every table involved, the read ones too, makes the next attempt likely to be the last.
                 self._enter_gates(_gate_keys(self._involved, self._request.branch))
+
+    def _attempt_on_living(self, prepare: Callable[[Transaction], T]) -> Written[T]:
+        """One attempt; when what it reads was removed under it, by cleanup or with its branch, it is merely stale."""
+        try:
+            return self._attempt(prepare)
+        except VersionReclaimedError as gone:
+            if self._base is not None:
+                raise  # The caller has decided on what it read, and that is gone.
+            raise StaleAttempt(gone) from gone
 
     def release(self) -> None:
         if self._held is not None:

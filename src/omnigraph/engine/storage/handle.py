@@ -6,7 +6,8 @@ the list of files and the deletions belong to a version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -22,11 +23,14 @@ from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import branch_location, is_local
 from omnigraph.engine.storage.translate import translated
 from omnigraph.engine.storage.written import WRITTEN
+from omnigraph.errors import StorageError, VersionReclaimedError
 
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
 _KEY = b"lance-schema:unenforced-primary-key"
 _AUTO_CLEANUP = "lance.auto_cleanup."
+TABLE_KEY = "table_key"
+"""Where in the memo of a handle the type is told whose table it is."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,17 @@ class IndexInfo:
 class TableHandle:
     """One table at one version on one branch."""
 
-    def __init__(self, dataset: lance.LanceDataset, *, path: str, branch: str | None, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        dataset: lance.LanceDataset,
+        *,
+        path: str,
+        branch: str | None,
+        read_only: bool = False,
+        is_kept: Callable[[TableHandle], bool] = lambda handle: True,
+    ) -> None:
         self._dataset = dataset
+        self._is_kept = is_kept
         self.read_only = read_only
         self.path = path
         self.branch = branch
@@ -114,9 +127,26 @@ class TableHandle:
         """The settings that make Lance remove old versions inside commits; tables of ours have none."""
         return [name for name in self._dataset.config() if name.startswith(_AUTO_CLEANUP)]
 
+    @contextmanager
+    def _reading(self, what: str = "reading") -> Iterator[None]:
+        """Translate what goes wrong, and tell files that were removed for good reason from files that are lost."""
+        try:
+            with translated(f"{what} {self.path}"):
+                yield
+        except StorageError as exc:
+            if exc.kind != "not_found" or self._is_kept(self):
+                raise
+            key = self.memo.get(TABLE_KEY, self.path)
+            raise VersionReclaimedError(
+                f"version {self.version} of '{key}' has been removed, by cleanup or with its branch — read a newer"
+                " commit",
+                table_key=key,
+                version=self.version,
+            ) from exc
+
     def count_rows(self, filter: RowFilter | None = None) -> int:
         """Live rows, or those a filter selects."""
-        with translated(f"counting rows of {self.path}"):
+        with self._reading("counting rows of"):
             return int(self._dataset.count_rows(filter))
 
     def scanner(
@@ -155,14 +185,14 @@ class TableHandle:
         instead of descriptors; `fragment_ids` limits the scan; other options (`nearest`, `full_text_query`,
         `prefilter`, `use_scalar_index`, …) go to the scanner.
         """
-        with translated(f"reading {self.path}"):
+        with self._reading():
             return self.scanner(columns, filter, **options).to_table()
 
     def scan_batches(
         self, columns: Sequence[str] | None = None, filter: RowFilter | None = None, **options: Any
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, so that memory does not grow with the table."""
-        with translated(f"reading {self.path}"):
+        with self._reading():
             return self.scanner(columns, filter, **options).to_reader()
 
     @cached_property
@@ -189,7 +219,7 @@ class TableHandle:
 
     def fragments(self) -> tuple[FragmentInfo, ...]:
         """The fragments in scan order."""
-        with translated(f"reading {self.path}"):
+        with self._reading():
             return self._fragments
 
     def read_fragment_columns(
@@ -202,7 +232,7 @@ class TableHandle:
         written = None if len(fragment.files) > 1 or blob_bytes else self._written(fragment.files[0], columns)
         if written is not None:
             return written
-        with translated(f"reading {self.path}"):
+        with self._reading():
             table = self.scanner(
                 columns,
                 fragment_ids=[fragment.id],
@@ -232,7 +262,7 @@ class TableHandle:
         return found
 
     def _read_deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
-        with translated(f"reading {self.path}"):
+        with self._reading():
             if is_local(self.uri) and fragment.deletion_key is not None:
                 # A fragment inherited by a branch keeps its deletion file at the parent, which Lance knows to find.
                 direct = read_deletion_file(f"{self.uri}/{fragment.deletion_key}")
@@ -245,7 +275,7 @@ class TableHandle:
 
     def take_addresses(self, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
         """Rows by address (fragment in the upper 32 bits, offset in the lower), in the order asked for."""
-        with translated(f"reading {self.path}"):
+        with self._reading():
             if len(addresses) == 0:
                 return self._dataset.schema.empty_table().select(list(columns))
             return self._take(addresses, list(columns))
@@ -271,7 +301,7 @@ class TableHandle:
 
     def read_blob(self, column: str, row_id: int, offset: int, length: int) -> bytes:
         """Bytes of one managed blob, by the stable row id; only the wanted range is read."""
-        with translated(f"reading a blob of {self.path}"):
+        with self._reading("reading a blob of"):
             (blob,) = self._dataset.take_blobs(column, ids=[row_id])
             with blob:
                 blob.seek(offset)
@@ -282,7 +312,7 @@ class TableHandle:
         found = np.empty(len(addresses), dtype=np.uint64)
         owners = (addresses >> np.uint64(32)).astype(np.int64)
         offsets = (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        with translated(f"reading {self.path}"):
+        with self._reading():
             for owner in np.unique(owners).tolist():
                 mine = owners == owner
                 found[mine] = self._fragment_row_ids(owner)[offsets[mine]]
@@ -299,7 +329,7 @@ class TableHandle:
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """The indexes of this version, one entry per segment."""
-        with translated(f"reading the indexes of {self.path}"):
+        with self._reading("reading the indexes of"):
             return tuple(
                 IndexInfo(
                     name=str(index.name),

@@ -15,6 +15,7 @@ from omnigraph.engine.storage.layout import branch_location
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.translate import translated
+from omnigraph.errors import StorageError
 
 _DATA, _DELETIONS = "data", "_deletions"
 
@@ -38,16 +39,26 @@ def unreferenced(store: TableStore, path: str, files: Mapping[str, int]) -> dict
     """
     left = dict(files)
     for branch in [None, *store.table_branches(path)]:
-        dataset = store.open(path, branch=branch).dataset
-        with translated(f"listing the versions of {path}"), step("list_versions", path):
-            versions = sorted((int(each["version"]) for each in dataset.versions()), reverse=True)
-        for version in versions:
-            if not left:
-                return {}
-            known = _names(
-                dataset if version == dataset.version else store.open(path, branch=branch, version=version).dataset
-            )
-            left = {name: size for name, size in left.items() if name.rpartition("/")[2] not in known}
+        try:
+            left = _unknown_to(store, path, branch, left)
+        except StorageError:
+            if branch is None or store.branch_mark(path, branch) is not None:
+                raise  # Otherwise it was deleted since they were listed, and refers to nothing any more.
+    return left
+
+
+def _unknown_to(store: TableStore, path: str, branch: str | None, files: Mapping[str, int]) -> dict[str, int]:
+    left = dict(files)
+    dataset = store.open(path, branch=branch).dataset
+    with translated(f"listing the versions of {path}"), step("list_versions", path):
+        versions = sorted((int(each["version"]) for each in dataset.versions()), reverse=True)
+    for version in versions:
+        if not left:
+            return {}
+        known = _names(
+            dataset if version == dataset.version else store.open(path, branch=branch, version=version).dataset
+        )
+        left = {name: size for name, size in left.items() if name.rpartition("/")[2] not in known}
     return left
 
 

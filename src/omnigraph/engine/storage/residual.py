@@ -7,10 +7,7 @@ writes and moves a head at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.layout import TABLE_FOLDERS, branch_location, branch_ref
@@ -86,24 +83,11 @@ class InlineCommitResidual:
     def cleanup_versions(self, path: str, *, versions: Sequence[int], unverified: bool = False) -> CleanupStats:
         """Remove exactly these versions of a table's main lineage, and the files only they need."""
         dataset = self._store.open(path).dataset
-        with translated(f"removing old versions of {path}"), step("cleanup_versions", path):
-            stats = dataset.cleanup_old_versions(
-                versions=list(versions), delete_unverified=unverified, error_if_tagged_old_versions=False
+        with step("cleanup_versions", path):
+            stats = self._store.among_refs(
+                f"removing old versions of {path}",
+                lambda: dataset.cleanup_old_versions(
+                    versions=list(versions), delete_unverified=unverified, error_if_tagged_old_versions=False
+                ),
             )
         return CleanupStats(int(stats.bytes_removed), int(stats.old_versions))
-
-    def cleanup_unreferenced(self, path: str, *, older_than: timedelta, unverified: bool) -> CleanupStats:
-        """Remove files no version references; `unverified` also those younger than the safety age."""
-        dataset = self._store.open(path).dataset
-        with translated(f"removing unreferenced files of {path}"), step("cleanup_versions", path):
-            stats = dataset.cleanup_old_versions(
-                older_than=older_than, delete_unverified=unverified, error_if_tagged_old_versions=False
-            )
-        return CleanupStats(int(stats.bytes_removed), int(stats.old_versions))
-
-    def alter_column_type(self, path: str, column: str, data_type: pa.DataType) -> None:
-        """Rewrite one column with another type."""
-        dataset = self._store.open(path).dataset
-        with translated(f"changing the type of {column} in {path}"), step("alter_column_type", path):
-            dataset.alter_columns({"path": column, "data_type": data_type})
-            self._store.sync_head(path)

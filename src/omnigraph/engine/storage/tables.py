@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import lance
 import pyarrow as pa
@@ -44,6 +44,8 @@ OPEN_HANDLES = 64
 REF_LOOKS = 16
 SESSION_INDEX_BYTES = 256 << 20
 SESSION_METADATA_BYTES = 256 << 20
+
+T = TypeVar("T")
 
 OPERATION_ID = "omnigraph.operation_id"
 STEP = "omnigraph.step"
@@ -135,7 +137,23 @@ class TableStore:
             )
             if branch is not None:
                 dataset = dataset.checkout_version((branch, version))
-        return TableHandle(dataset, path=path, branch=branch, read_only=self.read_only)
+        return self._handle(dataset, path, branch)
+
+    def _handle(self, dataset: LanceDataset, path: str, branch: str | None) -> TableHandle:
+        return TableHandle(dataset, path=path, branch=branch, read_only=self.read_only, is_kept=self._is_kept)
+
+    def _is_kept(self, handle: TableHandle) -> bool:
+        """False when the version of a handle was removed since it was opened, or its branch deleted."""
+        if handle.branch is not None and self.branch_mark(handle.path, handle.branch) is None:
+            return False
+        try:
+            now = self.open(handle.path, branch=handle.branch, version=handle.version)
+        except StorageError as exc:
+            if exc.kind != "not_found":
+                raise
+            return False
+        # A branch made anew may have another version of this number.
+        return now.fragments() == handle.fragments()
 
     def open_pinned(self, path: str, *, branch: str | None, version: int, tag: str | None = None) -> TableHandle:
         """A version that is published, kept open for the next reader; `tag` tells recreated tables apart."""
@@ -209,7 +227,7 @@ class TableStore:
             if self.exists(path):
                 raise StorageError(f"creating {path}: a table is already there", kind="precondition")
             dataset = self._commit_creation(path, location, staged)
-        handle = TableHandle(dataset, path=path, branch=None)
+        handle = self._handle(dataset, path, None)
         self._sync(handle, [f"data/{file}" for fragment in handle.fragments() for file in fragment.files])
         return handle
 
@@ -264,7 +282,7 @@ class TableStore:
         transaction = Transaction(base.version, operation, transaction_properties=dict(properties or {}))
         with translated(f"configuring {base.path}"), step("configure", base.path):
             dataset = LanceDataset.commit(base.dataset, transaction, max_retries=0, storage_options=self._options)
-        handle = TableHandle(dataset, path=base.path, branch=base.branch)
+        handle = self._handle(dataset, base.path, base.branch)
         self._sync(handle, [])
         return handle
 
@@ -278,7 +296,7 @@ class TableStore:
         if staged.base_version != base.version and not (staged.keeps_rows and staged.base_version < base.version):
             raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
         self._sync_staged(base, staged)
-        handle = TableHandle(self._commit(base, staged, dict(properties)), path=base.path, branch=base.branch)
+        handle = self._handle(self._commit(base, staged, dict(properties)), base.path, base.branch)
         if handle.version != base.version + 1:
             raise InternalError(
                 f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}:"
@@ -319,7 +337,7 @@ class TableStore:
         )
         with translated(f"restoring {path}"), step("restore", path):
             dataset = LanceDataset.commit(head.dataset, transaction, storage_options=self._options)
-        handle = TableHandle(dataset, path=path, branch=branch)
+        handle = self._handle(dataset, path, branch)
         self._sync(handle, [])
         return handle
 
@@ -376,15 +394,22 @@ class TableStore:
         return sorted(found)
 
     def _refs(self, path: str) -> dict[str, dict[str, Any]]:
-        """The refs as Lance lists them. It reads each one it has seen, so one that is deleted in between is missing."""
+        """The refs as Lance lists them."""
         if not self.objects.exists(f"{path}/{BRANCH_REFS}"):
             # Opening the head lists all versions, which a table without refs need not pay for.
             return {}
         dataset = self.open(path).dataset
+        with step("list_branches", path):
+            found = self.among_refs(f"listing the branches of {path}", dataset.branches.list)
+        return {str(name): dict(ref) for name, ref in found.items()}
+
+    @staticmethod
+    def among_refs(what: str, ask: Callable[[], T]) -> T:
+        """Do what reads all refs of a table, again when one of them was deleted after Lance had listed it."""
         for _ in range(REF_LOOKS):
             try:
-                with translated(f"listing the branches of {path}"), step("list_branches", path):
-                    return {str(name): dict(ref) for name, ref in dataset.branches.list().items()}
+                with translated(what):
+                    return ask()
             except GraphError as exc:
                 if not is_missing(exc):
                     raise
