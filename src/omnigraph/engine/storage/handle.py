@@ -21,9 +21,9 @@ from lance.fragment import DataFile, RowIdSequence
 from omnigraph.catalog import arrays
 from omnigraph.engine.storage.deletions import read_deletion_file
 from omnigraph.engine.storage.layout import branch_location, is_local
-from omnigraph.engine.storage.translate import translated
+from omnigraph.engine.storage.translate import FOREIGN, classify_lance_error, is_missing
 from omnigraph.engine.storage.written import WRITTEN
-from omnigraph.errors import StorageError, VersionReclaimedError
+from omnigraph.errors import GraphError, VersionReclaimedError
 
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
@@ -131,11 +131,13 @@ class TableHandle:
     def _reading(self, what: str = "reading") -> Iterator[None]:
         """Translate what goes wrong, and tell files that were removed for good reason from files that are lost."""
         try:
-            with translated(f"{what} {self.path}"):
-                yield
-        except StorageError as exc:
-            if exc.kind != "not_found" or self._is_kept(self):
-                raise
+            yield
+        except GraphError:
+            raise
+        except FOREIGN as exc:
+            failure = classify_lance_error(exc, f"{what} {self.path}")
+            if not is_missing(failure) or self._is_kept(self):
+                raise failure from exc
             key = self.memo.get(TABLE_KEY, self.path)
             raise VersionReclaimedError(
                 f"version {self.version} of '{key}' has been removed, by cleanup or with its branch — read a newer"
@@ -219,6 +221,8 @@ class TableHandle:
 
     def fragments(self) -> tuple[FragmentInfo, ...]:
         """The fragments in scan order."""
+        if "_fragments" in self.__dict__:
+            return self._fragments
         with self._reading():
             return self._fragments
 

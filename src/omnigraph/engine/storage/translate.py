@@ -35,6 +35,8 @@ _TRANSIENT = (
     "SlowDown",
     "InternalError",
 )
+FOREIGN = (OSError, ValueError, RuntimeError, TypeError, NotImplementedError, pa.ArrowException)
+"""What Lance, Arrow and the operating system raise when something is wrong outside this program."""
 _CONFIGURATION = ("Configuration key", "Missing region", "credential", "Credential", "Unable to find", "Unknown scheme")
 
 
@@ -90,5 +92,5 @@ def translated(what: str) -> Iterator[None]:
         yield
     except GraphError:
         raise
-    except (OSError, ValueError, RuntimeError, TypeError, NotImplementedError, pa.ArrowException) as exc:
+    except FOREIGN as exc:
         raise classify_lance_error(exc, what) from exc

@@ -321,3 +321,23 @@ def test_every_created_table_has_the_fixed_options(store: TableStore, table: Tab
 def test_stores_of_one_root_are_shared_in_a_process(tmp_path: Path) -> None:
     assert TableStore.at(str(tmp_path)) is TableStore.at(str(tmp_path))
     assert TableStore.at(str(tmp_path)) is not TableStore.at(str(tmp_path / "other"))
+
+
+def test_what_reads_all_refs_is_asked_again_when_one_of_them_vanishes() -> None:
+    answers: list[str | OSError] = [OSError("Not found: t/_refs/branches/gone.json")] * 2
+    answers += ["done", OSError("Permission denied"), "not reached"]
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    assert TableStore.among_refs("listing", ask) == "done"
+    with pytest.raises(StorageError, match="listing: Permission denied"):
+        TableStore.among_refs("listing", ask)
+    assert answers == ["not reached"]
+    answers[:] = [OSError("Not found: t/_refs/branches/gone.json")] * 100
+    with pytest.raises(StorageError) as caught:
+        TableStore.among_refs("listing", ask)
+    assert caught.value.kind == "not_found"
