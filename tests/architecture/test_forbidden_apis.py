@@ -39,6 +39,7 @@ RESIDUAL_SITES = {
         "engine.manifest.migrations",
         "engine.operations.branch",
         "engine.operations.cleanup",
+        "engine.recovery.forks",
         "engine.recovery.resolve",
         "engine.recovery.schema_lock",
         "engine.staging.commit",

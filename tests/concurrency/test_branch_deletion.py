@@ -207,6 +207,21 @@ def test_a_first_write_that_dies_beside_what_an_earlier_branch_left_is_settled(g
     assert people(graph, "review") == ["ann", "cid", "dan", "eve", "gus"]
 
 
+def test_a_first_write_takes_away_what_branches_of_an_earlier_branch_left(graph: Graph) -> None:
+    for name, source in (("review", "main"), ("child", "review"), ("grandchild", "child")):
+        graph.branches.create(name, from_=source)
+        add(graph, name, name)
+    with configured(f"{failpoints.BRANCH_DELETE_BEFORE_TABLES}=return"):
+        for name in ("grandchild", "child", "review"):
+            graph.branches.delete(name)
+    path = graph.snapshot().entry(PERSON).path
+    assert graph.context.store.table_branches(path) == ["child", "grandchild", "review"]
+    graph.branches.create("review")
+    add(graph, "bob", "review")
+    assert graph.context.store.table_branches(path) == ["review"]
+    assert people(connect(graph.uri), "review") == ["ann", "bob"]
+
+
 def test_cleanup_removes_what_cut_deletions_left(graph: Graph) -> None:
     path = graph.snapshot().entry(PERSON).path
     for name in ("agents/ann", "agents/bob"):

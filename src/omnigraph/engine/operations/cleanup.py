@@ -9,13 +9,14 @@ unless a living process may be about to commit them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.branch_lock import locked_branch
 from omnigraph.engine.recovery.drift import check
+from omnigraph.engine.recovery.forks import children_first, drop_orphans
 from omnigraph.engine.recovery.presence import living_writers
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.staging.context import GraphContext
@@ -25,7 +26,7 @@ from omnigraph.engine.storage.orphans import list_files, remove_files, unreferen
 from omnigraph.engine.storage.residual import CleanupStats
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import GraphError, InputError
-from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_FORK, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
+from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
 from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
 _log = logging.getLogger(__name__)
@@ -184,41 +185,8 @@ def _drop_orphan_forks(context: GraphContext, snapshots: list[Snapshot], path: s
     """Delete table refs that no branch publishes, and files without a ref, children before parents."""
     owned = {entry.branch for snapshot in snapshots for entry in snapshot.entries.values() if entry.path == path}
     parents = context.store.branch_parents(path)
-    orphans = [*_without_ref(context.store, path), *_children_first(parents)]
-    removed = []
-    for orphan in (name for name in orphans if name not in owned):
-        try:
-            maybe_fail(CLEANUP_FORK)
-            with locked_branch(context.recovery.intents, orphan) as lock:
-                # Looked at again behind the lock: a first writer on that branch may just have made the ref.
-                if not _is_orphan(context, path, orphan):
-                    continue
-                lock.check()
-                context.store.residual.delete_branch(path, orphan)
-            removed.append(orphan)
-        except GraphError as exc:
-            _log.warning("the unpublished ref %s of %s could not be removed: %s", orphan, path, exc)
-    return tuple(removed)
-
-
-def _children_first(parents: Mapping[str, str | None]) -> list[str]:
-    def depth(name: str) -> int:
-        parent = parents.get(name)
-        return 0 if parent is None else 1 + depth(parent)
-
-    return sorted(parents, key=lambda name: (-depth(name), name))
-
-
-def _is_orphan(context: GraphContext, path: str, branch: str) -> bool:
-    """True when no intent names the ref and no branch publishes it, as of now."""
-    if any(
-        effect.table_path == path and effect.table_branch == branch
-        for intent in context.recovery.intents.pending()
-        for effect in intent.effects
-    ):
-        return False
-    published = [entry for snapshot in _snapshots(context) for entry in snapshot.entries.values()]
-    return not any(entry.path == path and entry.branch == branch for entry in published)
+    orphans = [*_without_ref(context.store, path), *children_first(parents)]
+    return drop_orphans(context.recovery, path, [name for name in orphans if name not in owned])
 
 
 def _reclaim_orphans(context: GraphContext, path: str) -> dict[str, int]:
