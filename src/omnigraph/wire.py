@@ -127,9 +127,12 @@ def repair_output(report: RepairReport, *, uri: str) -> dict[str, Any]:
 
 
 def cleanup_output(report: CleanupReport, *, uri: str) -> dict[str, Any]:
-    """What a cleanup removed, table by table."""
-    tables = [{**asdict(table), "forks_removed": list(table.forks_removed)} for table in report.tables]
-    return {"uri": uri, "tables": tables}
+    """What a cleanup removed, table by table, and of the states of the graph."""
+    *tables, manifest = [
+        {**asdict(cleaned), "forks_removed": list(cleaned.forks_removed)}
+        for cleaned in (*report.tables, report.manifest)
+    ]
+    return {"uri": uri, "tables": tables, "manifest": manifest}
 
 
 def verify_output(report: VerifyReport, *, uri: str) -> dict[str, Any]:

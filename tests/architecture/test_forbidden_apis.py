@@ -33,7 +33,7 @@ INLINE_CALLS = frozenset(
 """Calls that only make sense on a Lance dataset."""
 
 RESIDUAL_SITES = {
-    "cleanup_versions": {"engine.operations.cleanup", "engine.operations.migrate"},
+    "cleanup_versions": {"engine.operations.cleanup", "engine.operations.forget", "engine.operations.migrate"},
     "create_branch": {"engine.operations.branch", "engine.recovery.schema_lock", "engine.staging.commit"},
     "delete_branch": {
         "engine.manifest.migrations",

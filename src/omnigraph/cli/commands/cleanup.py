@@ -58,5 +58,9 @@ def cleanup(
             removed = f"{row['old_versions_removed']} versions, {row['orphan_files_removed']} unused files"
             outcome = row["error"] or f"{removed}, {row['bytes_removed']:,} bytes"
             typer.echo(f"{row['table_key']}: {outcome}")
+        states = body["manifest"]
+        if states["error"] or states["old_versions_removed"]:
+            removed = f"{states['old_versions_removed']} unreadable states, {states['bytes_removed']:,} bytes"
+            typer.echo(f"history: {states['error'] or removed}")
     if report.failed:
         raise typer.Exit(FAILURE)

@@ -136,6 +136,12 @@ class Manifest:
         except (StorageError, VersionReclaimedError) as exc:
             if not is_missing(exc):
                 raise
+            if branch == MAIN and 0 < version < self.snapshot(MAIN).version:
+                raise VersionReclaimedError(
+                    f"version {version} of the graph has been removed by cleanup — read a newer commit",
+                    table_key=layout.MANIFEST,
+                    version=version,
+                ) from exc
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
 
     def _remember_past(self, key: tuple[str, int, object], state: ManifestState) -> None:

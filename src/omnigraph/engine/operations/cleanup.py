@@ -1,4 +1,4 @@
-"""Remove old versions of tables, table refs that nothing publishes, and files that nothing refers to.
+"""Remove old versions of tables, states without them, refs that nothing publishes, files that nothing refers to.
 
 What is removed is gone. Floors keep it safe: nothing runs while a write is unfinished or a table drifted; a version
 that any branch publishes stays, with everything newer; so does what a tag names, of a table or of the whole graph; if
@@ -9,12 +9,14 @@ unless a living process may be about to commit them.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.recovery.branch_lock import locked_branch
+from omnigraph.engine.operations.forget import forget_unreadable_states
+from omnigraph.engine.recovery.branch_lock import await_branch_changes, locked_branch
 from omnigraph.engine.recovery.drift import check
 from omnigraph.engine.recovery.forks import children_first, drop_orphans
 from omnigraph.engine.recovery.presence import living_writers
@@ -30,6 +32,7 @@ from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_PRE_GATES, CLE
 from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
 _log = logging.getLogger(__name__)
+BRANCH_WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,18 @@ class TableCleanup:
 
 @dataclass(frozen=True)
 class CleanupReport:
-    """Every table; one table's failure does not stop the others."""
+    """Every table, and the manifest; one table's failure does not stop the others.
+
+    Of the manifest those states are removed that name a version of a table that is gone.
+    """
 
     tables: tuple[TableCleanup, ...]
+    manifest: TableCleanup
 
     @property
     def failed(self) -> bool:
         """True when a table could not be cleaned."""
-        return any(table.error is not None for table in self.tables)
+        return any(table.error is not None for table in (*self.tables, self.manifest))
 
 
 def cleanup(
@@ -83,19 +90,41 @@ def cleanup(
     with gates.acquire((key, None) for key in main.entries):
         # Again, behind the gates: from here on no writer of this process can arm an intent.
         refuse_while_pending(context.recovery, "cleanup")
-        snapshots = _snapshots(context)
+        snapshots = _settled_snapshots(context)
         main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)
         check(context.recovery, MAIN, (entry for entry in main.entries.values() if entry.branch is None))
         protected = _protected(context)
         _drop_manifest_leftovers(context)
-        return CleanupReport(
-            tuple(_clean(context, snapshots, protected, key, keep_versions, older_than) for key in main.entries)
-        )
+        tables = [_clean(context, snapshots, protected, key, keep_versions, older_than) for key in main.entries]
+        return CleanupReport(tuple(tables), _forget_states(context))
 
 
 def _snapshots(context: GraphContext) -> list[Snapshot]:
     maybe_fail(CLEANUP_BRANCH_SNAPSHOT)
     return context.manifest.snapshots()
+
+
+def _settled_snapshots(context: GraphContext) -> list[Snapshot]:
+    """The state of every branch, of those included that were being created while they were read.
+
+    A branch that begins to be created after that begins at a state of main that is not older than the one read here.
+    """
+    limit = time.monotonic() + BRANCH_WAIT_SECONDS
+    while True:
+        snapshots = _snapshots(context)
+        await_branch_changes(context.recovery.intents, max(0.0, limit - time.monotonic()))
+        if {snapshot.branch for snapshot in snapshots}.issuperset(context.manifest.branches()):
+            return snapshots
+
+
+def _forget_states(context: GraphContext) -> TableCleanup:
+    key = TableKey(layout.MANIFEST)
+    try:
+        removed = forget_unreadable_states(context)
+        return TableCleanup(key, removed.bytes_removed, removed.old_versions_removed)
+    except GraphError as exc:
+        _log.warning("states that cannot be read any more could not be removed: %s", exc)
+        return TableCleanup(key, error=str(exc))
 
 
 def _protected(context: GraphContext) -> list[Snapshot]:

@@ -10,6 +10,7 @@ meets it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 LEASE_SECONDS = 60.0
 """How long another machine's silence means nothing; on the same machine death is seen at once."""
 _PREFIX, _SUFFIX = "branch-", ".lock"
+_POLL_SECONDS = 0.01
 
 
 class BranchLock:
@@ -94,14 +96,29 @@ def refuse_while_branch_changes(intents: IntentStore, branch: str | None) -> Non
         raise ConflictError(f"the branch '{branch}' is being created or deleted — retry")
 
 
-def clear_leftover_branch_locks(intents: IntentStore) -> None:
-    """Remove the records of owners that are gone."""
-    for name in intents.objects.list_dir(layout.RECOVERY_DIR):
+def clear_leftover_branch_locks(intents: IntentStore) -> list[str]:
+    """Remove the records of owners that are gone; returns those of branches that are being changed now."""
+    held = []
+    for name in sorted(intents.objects.list_dir(layout.RECOVERY_DIR)):
         if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
             path = f"{layout.RECOVERY_DIR}/{name}"
             found = _read(intents, path)
-            if found is not None:
-                _clear_if_over(intents, path, found)
+            if found is not None and not _clear_if_over(intents, path, found):
+                held.append(path)
+    return held
+
+
+def await_branch_changes(intents: IntentStore, seconds: float) -> None:
+    """Wait until no branch is being created or deleted, for a moment at least.
+
+    Raises:
+        ConflictError: one was all the time.
+    """
+    limit = time.monotonic() + seconds
+    while held := clear_leftover_branch_locks(intents):
+        if time.monotonic() > limit:
+            raise ConflictError(f"a branch is being created or deleted ({held[0]}) — retry")
+        time.sleep(_POLL_SECONDS)
 
 
 def _path(branch: str) -> str:

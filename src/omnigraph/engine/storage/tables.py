@@ -201,6 +201,10 @@ class TableStore:
         """A value that tells a branch of a table from one made anew under its name; None when there is none."""
         return self.objects.fingerprint([branch_ref(path, branch)])[0]
 
+    def has_version(self, path: str, branch: str | None, version: int) -> bool:
+        """Whether a version of a table's branch is still there; costs one look."""
+        return self._version_exists(branch_location(path, branch), version)
+
     def _version_exists(self, path: str, version: int) -> bool:
         return self.objects.has(f"{path}/{version_file(version)}")
 
@@ -379,6 +383,11 @@ class TableStore:
     def branch_parents(self, path: str) -> dict[str, str | None]:
         """The refs of a table with the branch each was created from (None is main)."""
         return {name: ref.get("parent_branch") for name, ref in self._refs(path).items()}
+
+    def branch_points(self, path: str) -> dict[str, int]:
+        """The refs of a table that were created from main, and the version of main each was created at."""
+        refs = self._refs(path).items()
+        return {name: int(ref["parent_version"]) for name, ref in refs if ref.get("parent_branch") is None}
 
     def branch_folders(self, path: str) -> list[str]:
         """The names of branches that have files, sorted; one without a ref is what a cut-short deletion left."""
