@@ -80,14 +80,12 @@ class InlineCommitResidual:
             self._store.objects.delete_prefix(f"{place}/{folder}")
         self._store.objects.drop_empty_folder(place)
 
-    def cleanup_versions(self, path: str, *, versions: Sequence[int], unverified: bool = False) -> CleanupStats:
+    def cleanup_versions(self, path: str, *, versions: Sequence[int]) -> CleanupStats:
         """Remove exactly these versions of a table's main lineage, and the files only they need."""
         dataset = self._store.open(path).dataset
         with step("cleanup_versions", path):
             stats = self._store.among_refs(
                 f"removing old versions of {path}",
-                lambda: dataset.cleanup_old_versions(
-                    versions=list(versions), delete_unverified=unverified, error_if_tagged_old_versions=False
-                ),
+                lambda: dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False),
             )
         return CleanupStats(int(stats.bytes_removed), int(stats.old_versions))
