@@ -1,11 +1,14 @@
 """Make reads fast again: compact small fragments and complete the declared indexes, as one commit.
 
 The slow work is staged while others write. Then the tables are taken, one strict commit each, the compactions and index
-builds follow, and one publish shows everything. Content never changes, so a failure anywhere loses only the work.
+builds follow, and one publish shows everything. Rows that were added meanwhile stay as they are, for the next run; had
+others been changed, the work begins again. Content never changes, so a failure anywhere loses only the work.
 """
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -38,6 +41,10 @@ from omnigraph.errors import ConflictError, GraphError, InputError, PublishConte
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
 
 ATTEMPTS = 5
+"""How often the slow work is begun."""
+TAKES = 8
+"""How often the tables are tried to be taken for one work."""
+TAKE_PAUSE_SECONDS = 0.02
 CONCURRENCY = 8
 DRIFTED = "drift_needs_repair"
 
@@ -140,7 +147,7 @@ def _run(context: GraphContext, actor: str | None, concurrency: int) -> Optimize
     commit_id = None
     if productive:
         with Gates.at(context.root).acquire((work.entry.table_key, None) for work in productive):
-            commit_id, done = _commit(context, actor, productive, began)
+            commit_id, done = _take(context, actor, snapshot, productive, began)
         reports.update(done)
     return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
 
@@ -162,6 +169,48 @@ def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
         bool(buildable) or compaction is not None,
         tuple(PendingIndex(column, reason) for column, reason in blocked.items()),
     )
+
+
+def _take(
+    context: GraphContext, actor: str | None, staged_on: Snapshot, works: list[_Work], began: int
+) -> tuple[CommitId, Mapping[TableKey, TableReport]]:
+    """Commit what was staged, again while others are merely quicker to take a table: the slow work stays good."""
+    for take in range(TAKES - 1):
+        current = _on_newest(context, staged_on, works)
+        try:
+            return _commit(context, actor, current, began)
+        except PublishContentionError:
+            raise
+        except ConflictError:
+            time.sleep(random.uniform(0, TAKE_PAUSE_SECONDS * (take + 1)))
+    return _commit(context, actor, _on_newest(context, staged_on, works), began)
+
+
+def _on_newest(context: GraphContext, staged_on: Snapshot, works: list[_Work]) -> list[_Work]:
+    """The same work on the tables as they are now, where nothing but new rows has come since it was staged.
+
+    Raises:
+        ConflictError: rows that the work knows were changed, or the schema was.
+    """
+    newest = context.manifest.snapshot(MAIN)
+    if newest.schema_hash != staged_on.schema_hash:
+        raise ConflictError("the schema was changed while the tables were optimized — retry")
+    return [_rebased(work, newest) for work in works]
+
+
+def _rebased(work: _Work, newest: Snapshot) -> _Work:
+    entry = newest.entries.get(work.entry.table_key)
+    if entry == work.entry:
+        return work
+    base = None if entry is None or entry.path != work.entry.path else newest.open(entry.table_key)
+    if entry is None or base is None or not _only_grew(work.base, base):
+        raise ConflictError(f"'{work.entry.table_key}' was changed while it was optimized — retry")
+    return replace(work, entry=entry, base=base)
+
+
+def _only_grew(before: TableHandle, after: TableHandle) -> bool:
+    """Whether every fragment is still there with the rows it had, and the indexes are the same."""
+    return set(after.fragments()).issuperset(before.fragments()) and set(after.indexes()) == set(before.indexes())
 
 
 def _report(work: _Work) -> TableReport:
