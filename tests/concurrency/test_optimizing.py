@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from lance.query import MatchQuery
 
 from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.storage import steps
@@ -89,7 +90,12 @@ def check(graph: Graph, expected: dict[str, tuple[str, int]]) -> None:
             found = [row["name"] for row in handle.query(WORDS, {"w": word})]
             assert found == sorted(name for name, (text, _) in expected.items() if word in text)
     table = graph.snapshot().open(NOTE)
-    assert table.scan(["name"], "rank = 3")["name"].to_pylist() == [n for n, (_, r) in expected.items() if r == 3]
+    for rank in range(10):
+        ranked = table.scan(["name"], f"rank = {rank}")["name"].to_pylist()
+        assert ranked == [name for name, (_, other) in expected.items() if other == rank]
+    for word in ("word0", "word1", "word2", "zebra"):
+        found = table.scan(["name"], full_text_query=MatchQuery(word, "text"))["name"].to_pylist()
+        assert sorted(found) == sorted(name for name, (text, _) in expected.items() if word in text)
     assert verify(graph.context).clean
 
 
@@ -131,8 +137,8 @@ def test_rows_that_change_while_a_table_is_optimized_make_it_begin_again(graph: 
 
     def do(met: int) -> None:
         if change == "update":
-            writer.mutate('query q() { update Note set { text: "word1 other", rank: 77 } where name = "n003" }')
-            expected["n003"] = ("word1 other", 77)
+            writer.mutate('query q() { update Note set { text: "word1 zebra", rank: 77 } where name = "n003" }')
+            expected["n003"] = ("word1 zebra", 77)
         elif change == "delete":
             writer.mutate('query q() { delete Note where name = "n003" }')
             del expected["n003"]
@@ -168,3 +174,24 @@ def test_a_table_that_others_take_first_is_tried_again_without_compacting_anew(g
     assert arming.met > 3
     assert len(compactions) == 1
     check(graph, notes(9))
+
+
+def test_a_fragment_that_one_of_two_segments_covers_is_rewritten(tmp_path: Path) -> None:
+    """Two segments of one index: what the second covers becomes another fragment, and not the first one's."""
+    graph = create(tmp_path / "segments", SCHEMA)
+    expected = notes(20)
+    rows = [{"name": name, "text": text, "rank": rank} for name, (text, rank) in expected.items()]
+    for part in (rows[:10], rows[10:]):
+        graph.load([{"type": "Note", "data": row} for row in part], mode="append")
+        graph.maintenance.optimize()
+    assert {len(index.fragment_ids) for index in graph.snapshot().open(NOTE).indexes()} == {1}
+    for number in range(12, 18):
+        graph.mutate(f'query q() {{ delete Note where name = "n{number:03d}" }}')
+        del expected[f"n{number:03d}"]
+    assert graph.maintenance.optimize().commit_id is not None
+    table = graph.snapshot().open(NOTE)
+    assert [fragment.deleted_rows for fragment in table.fragments()] == [0, 0]
+    check(graph, expected)
+    add(graph, 20, 21)
+    graph.maintenance.optimize()
+    check(graph, {**expected, "n020": ("word2 text", 20), "n021": ("word0 text", 21)})

@@ -7,6 +7,7 @@ writer is refused, and the compaction and the builds that follow meet nobody.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -73,8 +74,9 @@ def why_untrainable(handle: TableHandle, spec: IndexSpec) -> str | None:
 def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
-    Row ids stay, and row versions up to their bound; indexes lose the rewritten fragments and are completed
-    afterwards. Lance lets appends pass a rewrite, so it is committed behind a fence, `on_top` of it.
+    Row ids stay, and row versions up to their bound, so an index that covers all fragments of a group covers what they
+    become; others are completed afterwards. Lance lets appends pass a rewrite, so it is committed behind a fence,
+    `on_top` of it.
     """
     groups: list[LanceOperation.RewriteGroup] = []
     with translated(f"compacting {base.path}"):
@@ -96,9 +98,20 @@ def stage_fence(base: TableHandle) -> StagedWrite:
     return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, folded=Folded())
 
 
-def on_top(staged: StagedWrite, fence: TableHandle) -> StagedWrite:
-    """The same write on top of its writer's own fence, which left every fragment as it was."""
-    return replace(staged, base_version=fence.version)
+def on_top(compaction: StagedWrite, fence: TableHandle) -> StagedWrite:
+    """A compaction on top of its writer's own fence, which left every fragment as it was.
+
+    The new fragments are numbered here. Lance would do so only after it has told the indexes which fragments take the
+    place of those they cover, and would tell them zero: the number of another fragment, perhaps of another segment.
+    A number that no fragment has and no index knows is safe to give while the table is fenced.
+    """
+    taken = [fragment.id for fragment in fence.fragments()]
+    taken += [number for index in fence.indexes() for number in index.fragment_ids]
+    numbers = itertools.count(max(taken, default=-1) + 1)
+    for group in compaction.operation.groups:
+        for fragment in group.new_fragments:
+            fragment.id = next(numbers)
+    return replace(compaction, base_version=fence.version)
 
 
 def stage_indexes(base: TableHandle, gaps: Sequence[IndexGap]) -> StagedWrite | None:
