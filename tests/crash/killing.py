@@ -148,13 +148,14 @@ class Worker:
 
 
 def write_until_killed(root: str, journal: str, slot: int, worker: str) -> None:
-    """Write for ever."""
+    """Write for ever, or until nobody is left who could kill this process."""
+    parent = os.getppid()
     logging.disable(logging.WARNING)
     with open(journal, "a", encoding="utf-8") as log:
         process = Worker(connect(root), log.fileno(), slot, worker)
         process.say("open", worker, "main", "done", 0.0)
         number = 0
-        while True:
+        while os.getppid() == parent:
             number += 1
             process.run(number)
 
