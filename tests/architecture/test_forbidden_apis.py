@@ -40,9 +40,7 @@ RESIDUAL_SITES = {
         "engine.operations.branch",
         "engine.operations.cleanup",
         "engine.recovery.forks",
-        "engine.recovery.resolve",
         "engine.recovery.schema_lock",
-        "engine.staging.commit",
     },
 }
 """Who may use what Lance can only do inline; a new site is added here knowingly."""

@@ -207,7 +207,8 @@ def test_a_first_write_that_dies_beside_what_an_earlier_branch_left_is_settled(g
     assert people(graph, "review") == ["ann", "cid", "dan", "eve", "gus"]
 
 
-def test_a_first_write_takes_away_what_branches_of_an_earlier_branch_left(graph: Graph) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_first_write_takes_away_what_branches_of_an_earlier_branch_left(graph: Graph, dies: bool) -> None:
     for name, source in (("review", "main"), ("child", "review"), ("grandchild", "child")):
         graph.branches.create(name, from_=source)
         add(graph, name, name)
@@ -217,6 +218,10 @@ def test_a_first_write_takes_away_what_branches_of_an_earlier_branch_left(graph:
     path = graph.snapshot().entry(PERSON).path
     assert graph.context.store.table_branches(path) == ["child", "grandchild", "review"]
     graph.branches.create("review")
+    if dies:
+        write = Mutation('insert Person { name: "fay" }', branch="review")
+        assert crash_at_failpoint(write, graph.uri, f"{failpoints.MUTATION_PRE_FORK}=1*exit")
+        check_recovered(graph.uri, (content_of(graph),))
     add(graph, "bob", "review")
     assert graph.context.store.table_branches(path) == ["review"]
     assert people(connect(graph.uri), "review") == ["ann", "bob"]

@@ -37,6 +37,15 @@ def descendants(parents: Mapping[str, str | None], branch: str) -> list[str]:
     return [name for name in children_first(parents) if name != branch and comes_from(name)]
 
 
+def drop_fork(ctx: RecoveryContext, path: str, branch: str) -> None:
+    """Delete a ref of a table that the caller knows to be nobody's, or its own.
+
+    Branches made from one are deleted before it, so what is left of them in the table is nobody's either.
+    """
+    drop_orphans(ctx, path, descendants(ctx.store.branch_parents(path), branch))
+    ctx.store.residual.delete_branch(path, branch)
+
+
 def drop_orphans(ctx: RecoveryContext, path: str, names: Iterable[str]) -> tuple[str, ...]:
     """Delete those of the refs of a table that are nobody's; returns them. What fails is left to the next cleanup."""
     removed = []

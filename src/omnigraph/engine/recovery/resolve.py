@@ -16,6 +16,7 @@ from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.audit import AuditRow, TableOutcome
 from omnigraph.engine.recovery.classify import TableState
 from omnigraph.engine.recovery.decide import Action, Decision, RecoveryKind, decide
+from omnigraph.engine.recovery.forks import drop_fork
 from omnigraph.engine.recovery.intent import PROPERTY_COMPENSATES, PROPERTY_RESTORES, Intent, WriterKind
 from omnigraph.engine.recovery.observe import RecoveryContext, World, look, situation
 from omnigraph.engine.recovery.schema_files import discard, promote, staged_record
@@ -200,7 +201,7 @@ def _drop_fork(ctx: RecoveryContext, branch: str, intent: Intent, table_key: Tab
     entry = ctx.manifest.snapshot(branch).entries.get(table_key)
     if entry is not None and entry.branch == effect.table_branch:
         return
-    ctx.store.residual.delete_branch(effect.table_path, effect.table_branch)
+    drop_fork(ctx, effect.table_path, effect.table_branch)
 
 
 def _forks(intent: Intent, table_key: TableKey, branch: str) -> bool:

@@ -18,7 +18,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, drift, heal, new_intent, roll_back, was_published
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.recovery.drift import Drift, DriftKind
-from omnigraph.engine.recovery.forks import children_first, descendants, drop_orphans
+from omnigraph.engine.recovery.forks import children_first, drop_fork
 from omnigraph.engine.recovery.owner import Liveness
 from omnigraph.engine.recovery.schema_lock import refuse_while_locked
 from omnigraph.engine.staging.columns import ColumnCache
@@ -286,12 +286,9 @@ def _fork(recovery: RecoveryContext, transaction: Transaction, write: TableWrite
     # The newest manifest does not place the table on this branch, so a ref of its name is what a crash or an earlier
     # branch of that name left behind. So is one whose name contains the other's: live branches never do that, and
     # the folders of both would lie in each other.
-    parents = store.branch_parents(entry.path)
-    for name in [name for name in children_first(parents) if overlaps(name, branch)]:
+    for name in [name for name in children_first(store.branch_parents(entry.path)) if overlaps(name, branch)]:
         failpoints.maybe_fail(failpoints.FORK_BEFORE_RECLAIM)
-        # Branches made from one are deleted before it, so what is left of them is nobody's either.
-        drop_orphans(recovery, entry.path, descendants(parents, name))
-        store.residual.delete_branch(entry.path, name)
+        drop_fork(recovery, entry.path, name)
     store.residual.create_branch(entry.path, branch, source=entry.branch, version=entry.version)
     failpoints.maybe_fail(failpoints.MUTATION_POST_FORK)
     transaction.stage_table(write, store.open(entry.path, branch=branch))
