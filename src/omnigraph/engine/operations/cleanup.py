@@ -27,7 +27,7 @@ from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.orphans import list_files, remove_files, unreferenced
 from omnigraph.engine.storage.residual import CleanupStats
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import GraphError, InputError
+from omnigraph.errors import ConflictError, GraphError, InputError
 from omnigraph.failpoints import CLEANUP_BRANCH_SNAPSHOT, CLEANUP_PRE_GATES, CLEANUP_TABLE, maybe_fail
 from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
@@ -75,6 +75,7 @@ def cleanup(
         InputError: neither bound is given, or one makes no sense.
         RecoveryRequiredError: a write is unfinished; its way back may be one of the versions.
         DriftError: a table's head is not what is published.
+        ConflictError: branches were being created or deleted all the time.
     """
     if context.read_only:
         raise InputError("this graph was opened read-only; open it read-write to clean it up")
@@ -115,6 +116,8 @@ def _settled_snapshots(context: GraphContext) -> list[Snapshot]:
         await_branch_changes(context.recovery.intents, max(0.0, limit - time.monotonic()))
         if {snapshot.branch for snapshot in snapshots}.issuperset(context.manifest.branches()):
             return snapshots
+        if time.monotonic() > limit:
+            raise ConflictError("new branches kept coming while all were read — retry")
 
 
 def _forget_states(context: GraphContext) -> TableCleanup:
