@@ -7,17 +7,23 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$name; break; }; done)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 comma  := ,
-USED   := spark,embed
+USED   := spark,embed,server
 # A download that was cut short or damaged is made once more, past the cache that may have kept it.
 install = $(PIP) install -c constraints.txt -e '.[$(1)]' || { echo "a download failed, trying once more"; \
 	$(PIP) install --no-cache-dir -c constraints.txt -e '.[$(1)]'; }
 USE    := $(VENV)/.installed-use
 DEV    := $(VENV)/.installed-dev
 BENCH  := $(VENV)/.installed-bench
+DOCS   := $(VENV)/.installed-docs
+# Torch brings gigabytes of libraries for graphics cards, so it has an environment of its own, and CI leaves it out.
+PYG    := .venv-pyg
 WORKERS ?= 2
+PROGRAMS ?= 200
+# Tests start hundreds of processes, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-fast check format bench clean
+.PHONY: help quickstart test test-fast test-pyg soak check format docs bench clean
 
 help: ## Show the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +37,14 @@ test: $(DEV) ## Run every test
 test-fast: $(DEV) ## Run the tests that take no more than a moment and start no Spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long and not spark"
 
+test-pyg: $(PYG)/.installed ## Run the tests of PyTorch Geometric in .venv-pyg, which takes 5 GB of disk
+	$(PYG)/bin/python -c "import torch_geometric"
+	$(PYG)/bin/python -m pytest tests/libraries/test_graphs.py -k pyg
+
+soak: $(DEV) ## Hours of random programs and damages: PROGRAMS of 300 steps in which all readers must agree
+	$(BIN)/python -m pytest -n $(WORKERS) tests/property/test_warm_and_cold.py tests/property/test_merge_model.py \
+		tests/damage --programs $(PROGRAMS) --thorough --timeout 0
+
 check: $(DEV) ## Format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -41,11 +55,14 @@ format: $(DEV) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(DOCS) ## Build the documentation and the API reference into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 bench: $(BENCH) ## Measure; results go to benchmarks/results
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove what the other targets made, the environment included
-	rm -rf $(VENV) .cache quickstart.omni quickstart-data build dist benchmarks/results
+	rm -rf $(VENV) $(PYG) .cache quickstart.omni quickstart-data build dist site benchmarks/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -68,4 +85,16 @@ $(DEV): $(USE)
 $(BENCH): $(DEV)
 	@echo "installing what the benchmarks compare with into $(VENV) (once)"
 	@$(call install,$(USED)$(comma)dev$(comma)bench)
+	@touch $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing what builds the documentation into $(VENV) (once)"
+	@$(call install,docs)
+	@touch $@
+
+$(PYG)/.installed: pyproject.toml constraints.txt
+	@echo "installing PyTorch Geometric into $(PYG) (once)"
+	@$(PYTHON) -m venv $(PYG)
+	@$(PYG)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e '.[libraries]' \
+		pytest pytest-timeout hypothesis torch torch_geometric
 	@touch $@

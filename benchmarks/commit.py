@@ -1,15 +1,23 @@
-"""What a commit costs, beside raw pylance doing the same work in the same run.
+"""What a commit costs, beside raw pylance, ladybug and sqlite doing the same work in the same run.
 
+    python benchmarks/commit.py                        # everything
+    python benchmarks/commit.py --only real            # small commits and deletions on the real graph
+    python benchmarks/commit.py --only real --keep DIR # build that graph once and use it again
     python benchmarks/commit.py [--commits 100,5000] [--rows 1000000] [--out results/commit.json]
 
-Runs that are compared alternate step by step, so that other work on the machine hits both alike; read ratios, not
-milliseconds. A line ends with its aim, where it has one, and whether it was met.
+Every line begins with the graph it was measured on: *empty* (created for the run), *new* (likewise, and some hundred or
+thousands of commits old), *real* (100,000 Person with a String key, 1 M Knows, 200,000 Post with text and
+384-dimensional vectors, as `benchmarks/read.py` generates it) or the number of rows it was given. What is compared
+alternates step by step, so that other work on the machine hits both alike; read ratios, not milliseconds. Where it says
+cpu, the processor time of the calling thread is meant. A line ends with its aim, where it has one, and whether it was
+met.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,13 +35,17 @@ import pyarrow as pa
 from lance import LanceDataset
 from lance.fragment import write_fragments
 
+from omnigraph import connect, create
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
-from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.storage import staged
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import ConflictError
-from omnigraph.graph import connect, create
 from omnigraph.plan import compile_query
-from omnigraph.plan.operators import WritePlan
+from omnigraph.plan.statements import WritePlan
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks.read import Data, build_graph, build_ladybug, build_sqlite, generate
 
 SCHEMA = "node P { k: String @key  n: I64? }\nedge K: P -> P { w: F64? }"
 RESULTS = Path(__file__).parent / "results" / "commit.json"
@@ -52,7 +64,7 @@ figures: dict[str, Any] = {}
 def report(name: str, value: float, unit: str, aim: float | None = None) -> None:
     figures[name] = {"value": round(value, 3), "unit": unit, "aim": aim}
     verdict = "" if aim is None else f"   aim < {aim:g}: {'met' if value < aim else 'MISSED'}"
-    print(f"{name:<58}{value:>10.2f} {unit}{verdict}", flush=True)
+    print(f"{name:<66}{value:>10.2f} {unit}{verdict}", flush=True)
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -151,11 +163,213 @@ def small_commits(folder: Path, rounds: int) -> None:
         if number == 9:
             spent = {name: [] for name in spent}
     for name, values in spent.items():
-        report(f"one node and one edge, {name}, p50", float(np.percentile(values, 50)), "ms")
-        report(f"one node and one edge, {name}, p99", float(np.percentile(values, 99)), "ms")
+        report(f"empty: one node and one edge, {name}, p50", float(np.percentile(values, 50)), "ms")
+        report(f"empty: one node and one edge, {name}, p99", float(np.percentile(values, 99)), "ms")
     median = {name: float(np.percentile(values, 50)) for name, values in spent.items()}
-    report("fast against raw pylance, p50", median["fast"] / median["raw"], "x", 2.0)
-    report("full against raw pylance, p50", median["full"] / median["raw"], "x")
+    report("empty: fast against raw pylance, p50", median["fast"] / median["raw"], "x", 2.0)
+    report("empty: full against raw pylance, p50", median["full"] / median["raw"], "x")
+
+
+# --- the real graph ---------------------------------------------------------------------------------------------------
+
+INSERT = (
+    "query pair($k: String, $o: String)"
+    ' { insert Person { key: $k, name: "New", age: 30, city: "Fez" } insert Knows { from: $k, to: $o } }'
+)
+DELETE = "query gone($k: String) { delete Person where key = $k }"
+TABLES = ("node:Person", "edge:Knows")
+
+
+class RealGraph:
+    """Omnigraph: checked, visible at once for all tables, and kept as history."""
+
+    def __init__(self, root: Path, durability: str, people: int) -> None:
+        self.graph, self.people = connect(root, durability=durability), people
+
+    def insert(self, number: int) -> None:
+        self.graph.mutate(INSERT, {"k": f"new{number}", "o": f"p{number * 37 % self.people:07d}"})
+
+    def delete(self, number: int) -> None:
+        self.graph.mutate(DELETE, {"k": f"p{number * 7:07d}"})
+
+
+class BareLance:
+    """The same tables by plain pylance: an append to each of two and an overwrite of a third, nothing checked."""
+
+    FRESH_AFTER = 40
+
+    def __init__(self, source: Path, root: Path, people: int) -> None:
+        graph = connect(source, read_only=True)
+        self.paths = [graph.snapshot().entry(key).path for key in TABLES]
+        self.source, self.root, self.people, self.written = source, root, people, 0
+        self._reset()
+
+    def _reset(self) -> None:
+        """Start anew now and then: nothing folds these fragments, and their number would slow pylance down."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for path in (*self.paths, "__manifest"):
+            # Lance never changes a file, so a link is as good as a copy.
+            shutil.copytree(self.source / path, self.root / path, copy_function=os.link)
+        self.nodes, self.edges = (lance.dataset(self.root / path) for path in self.paths)
+        self.manifest = lance.dataset(self.root / "__manifest")
+        self.rows = pa.concat_tables([self.manifest.to_table()] * 3)
+
+    def insert(self, number: int) -> None:
+        key = f"new{number}"
+        node = {"id": key, "key": key, "name": "New", "age": 30, "city": "Fez"}
+        edge = {"id": f"e{number}", "src": key, "dst": f"p{number * 37 % self.people:07d}"}
+        self.nodes = self._append(self.nodes, node)
+        self.edges = self._append(self.edges, edge)
+        staged = write_fragments(self.rows, self.manifest, mode="overwrite", return_transaction=True)
+        self.manifest = LanceDataset.commit(self.manifest, staged, max_retries=0)
+
+    def settle(self) -> None:
+        self.written += 1
+        if self.written % self.FRESH_AFTER == 0:
+            self._reset()
+
+    def delete(self, number: int) -> None:
+        key = f"p{number * 7:07d}"
+        self.nodes.delete(f"id = '{key}'")
+        self.edges.delete(f"src = '{key}' or dst = '{key}'")
+        staged = write_fragments(self.rows, self.manifest, mode="overwrite", return_transaction=True)
+        self.manifest = LanceDataset.commit(self.manifest, staged, max_retries=0)
+
+    @staticmethod
+    def _append(dataset: LanceDataset, row: dict[str, Any]) -> LanceDataset:
+        rows = pa.Table.from_pylist([row], schema=dataset.schema)
+        staged = write_fragments(rows, dataset, mode="append", return_transaction=True)
+        return LanceDataset.commit(dataset, staged, max_retries=0)
+
+
+class Sqlite:
+    """Person and Knows in sqlite, indexed both ways; like durability fast it survives a killed process."""
+
+    def __init__(self, data: Data, folder: Path) -> None:
+        self.db = build_sqlite(data, folder / "people.sqlite")
+        self.db.execute("pragma journal_mode = wal")
+        self.db.execute("pragma synchronous = off")
+        self.people = data.people
+
+    def insert(self, number: int) -> None:
+        identity = self.people + number
+        with self.db:
+            self.db.execute("insert into person values (?, ?, 'New', 30, 'Fez')", (identity, f"new{number}"))
+            self.db.execute("insert into knows values (?, ?, null)", (identity, number * 37 % self.people))
+
+    def delete(self, number: int) -> None:
+        with self.db:
+            (identity,) = self.db.execute("select id from person where key = ?", (f"p{number * 7:07d}",)).fetchone()
+            self.db.execute("delete from knows where src = ? or dst = ?", (identity, identity))
+            self.db.execute("delete from person where id = ?", (identity,))
+
+
+class Ladybug:
+    """Person and Knows in ladybug, one transaction each."""
+
+    def __init__(self, data: Data, folder: Path) -> None:
+        self.connection, self.people = build_ladybug(data, folder), data.people
+
+    def insert(self, number: int) -> None:
+        self.connection.execute(
+            "match (o:Person {key: $o}) create (n:Person {key: $k, name: 'New', age: 30, city: 'Fez'})-[:Knows]->(o)",
+            {"k": f"new{number}", "o": f"p{number * 37 % self.people:07d}"},
+        )
+
+    def delete(self, number: int) -> None:
+        self.connection.execute("match (a:Person {key: $k}) detach delete a", {"k": f"p{number * 7:07d}"})
+
+
+class InLance:
+    """The processor time that the calling thread spends inside Lance, told from what is our own."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> InLance:
+        self._before = (staged.write_fragments, LanceDataset.commit)
+        staged.write_fragments = self._timed(staged.write_fragments)
+        LanceDataset.commit = self._timed(LanceDataset.commit)  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        staged.write_fragments, LanceDataset.commit = self._before  # type: ignore[method-assign]
+
+    def _timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return work(*args, **named)
+            finally:
+                self.seconds += time.thread_time() - began
+
+        return run
+
+
+def own_work(graph: RealGraph, rounds: int) -> None:
+    """What is left of the processor time of a commit without the calls of Lance; alone, as it looks into them."""
+    spent = []
+    for number in range(1_000_000, 1_000_000 + rounds):
+        with InLance() as lance_time:
+            began = time.thread_time()
+            graph.insert(number)
+            spent.append((time.thread_time() - began - lance_time.seconds) * 1_000)
+    report("real: one node and one edge, fast, own work, p10", float(np.percentile(spent, 10)), "ms")
+    report("real: one node and one edge, fast, own work, p50", float(np.percentile(spent, 50)), "ms", 3.0)
+
+
+def real_graph(folder: Path, keep: Path | None, rounds: int, scale: float) -> None:
+    """One node and one edge, then a node with its edges, on the real graph, everybody in turn."""
+    data = generate(scale)
+    print(f"real: {data}", flush=True)
+    source = (keep or folder) / f"graph-{scale}"
+    if not source.exists():
+        build_graph(data, source)
+    programs: dict[str, Any] = {}
+    for durability in ("fast", "full"):
+        copy = shutil.copytree(source, folder / durability)
+        programs[durability] = RealGraph(copy, durability, data.people)
+    programs |= {
+        "bare Lance": BareLance(source, folder / "bare", data.people),
+        "sqlite": Sqlite(data, folder),
+        "ladybug": Ladybug(data, folder),
+    }
+    _in_turn("one node and one edge", {name: each.insert for name, each in programs.items()}, rounds, programs)
+    report_aims("one node and one edge", p50=1.25)
+    own_work(programs["fast"], rounds)
+    _in_turn("a node with its edges deleted", {name: each.delete for name, each in programs.items()}, rounds, programs)
+    report_aims("a node with its edges deleted")
+
+
+def _in_turn(what: str, work: dict[str, Callable[[int], None]], rounds: int, programs: dict[str, Any]) -> None:
+    wall: dict[str, list[float]] = {name: [] for name in work}
+    cpu: dict[str, list[float]] = {name: [] for name in work}
+    warm = 40
+    for number in range(rounds + warm):
+        for name, do in work.items():
+            began, spent = time.perf_counter(), time.thread_time()
+            do(number)
+            if number >= warm:
+                cpu[name].append((time.thread_time() - spent) * 1_000)
+                wall[name].append((time.perf_counter() - began) * 1_000)
+        programs["bare Lance"].settle()
+    for name in work:
+        # Beside other work on the machine the low percentile is nearest to what the work itself takes.
+        report(f"real: {what}, {name}, p10", float(np.percentile(wall[name], 10)), "ms")
+        report(f"real: {what}, {name}, p50", float(np.percentile(wall[name], 50)), "ms")
+        report(f"real: {what}, {name}, p95", float(np.percentile(wall[name], 95)), "ms")
+        report(f"real: {what}, {name}, cpu p50", float(np.percentile(cpu[name], 50)), "ms")
+
+
+def report_aims(what: str, p50: float | None = None) -> None:
+    """How the two durabilities compare with the bare calls, and how far the slow ones are from the usual."""
+    asked = ("fast, p10", "fast, p50", "fast, p95", "full, p50", "bare Lance, p10", "bare Lance, p50")
+    value = {name: figures[f"real: {what}, {name}"]["value"] for name in asked}
+    bare = value["bare Lance, p50"]
+    report(f"real: {what}, fast against bare Lance, p10", value["fast, p10"] / value["bare Lance, p10"], "x")
+    report(f"real: {what}, fast against bare Lance, p50", value["fast, p50"] / bare, "x", p50)
+    report(f"real: {what}, full against bare Lance, p50", value["full, p50"] / bare, "x")
+    report(f"real: {what}, fast, p95 against p50", value["fast, p95"] / value["fast, p50"], "x", 2.0)
 
 
 def long_history(folder: Path, marks: list[int], rounds: int = 150) -> None:
@@ -176,7 +390,7 @@ def long_history(folder: Path, marks: list[int], rounds: int = 150) -> None:
         _compare("snapshot at an old commit", mark, old.revisit, young.revisit, 20)
         _compare("first commit of a process", mark, old.first_commit, young.first_commit, 5)
         disk = sum(file.stat().st_size for file in (folder / "old").rglob("*") if file.is_file())
-        report(f"disk after {mark} commits", disk / 2**20, "MB")
+        report(f"new, {mark} commits old: disk", disk / 2**20, "MB")
 
 
 def _compare(
@@ -195,9 +409,9 @@ def _compare(
             own = work()
             values.append((time.perf_counter() - start) * 1_000 if own is None else own)
     median = [float(np.percentile(values, 50)) for values in spent]
-    report(f"{what}, young", median[0], "ms")
-    report(f"{what}, at {mark} commits", median[1], "ms")
-    report(f"{what}, at {mark} against 100", median[1] / median[0], "x", aim)
+    report(f"new: {what}", median[0], "ms")
+    report(f"new, {mark} commits old: {what}", median[1], "ms")
+    report(f"new, {mark} commits old: {what}, against new", median[1] / median[0], "x", aim)
 
 
 def upsert(folder: Path, rows: int) -> None:
@@ -220,10 +434,12 @@ def upsert(folder: Path, rows: int) -> None:
         raw = lance.dataset(folder / "raw")
         merge = raw.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         theirs.append(timed(lambda merge=merge, given=given: merge.execute(given)))
-    report(f"upsert of 10,000 rows into {rows:,}, first in the process", ours[0], "ms")
-    report(f"upsert of 10,000 rows into {rows:,}, p50", float(np.median(ours[1:])), "ms")
-    report("the same by pylance merge_insert, p50", float(np.median(theirs[1:])), "ms")
-    report("upsert against merge_insert, p50", float(np.median(ours[1:]) / np.median(theirs[1:])), "x", 2.0)
+    report(f"{rows:,} rows: upsert of 10,000 rows, first in the process", ours[0], "ms")
+    report(f"{rows:,} rows: upsert of 10,000 rows, p50", float(np.median(ours[1:])), "ms")
+    report(f"{rows:,} rows: the same by pylance merge_insert, p50", float(np.median(theirs[1:])), "ms")
+    report(
+        f"{rows:,} rows: upsert against merge_insert, p50", float(np.median(ours[1:]) / np.median(theirs[1:])), "x", 2.0
+    )
 
 
 def cascade(folder: Path, rows: int) -> None:
@@ -246,8 +462,8 @@ def cascade(folder: Path, rows: int) -> None:
         result = mutate(context, plan, {"k": keys[number * 31]})
         spent.append((time.perf_counter() - start) * 1_000)
         assert result.affected_edges >= 100
-    report(f"delete of a node with its edges of {rows:,}, first", spent[0], "ms")
-    report(f"delete of a node with its edges of {rows:,}, p50", float(np.median(spent[2:])), "ms", 50.0)
+    report(f"{rows:,} edges: a node with its edges deleted, first", spent[0], "ms")
+    report(f"{rows:,} edges: a node with its edges deleted, p50", float(np.median(spent[2:])), "ms", 50.0)
 
 
 def threads(folder: Path, count: int, each: int) -> None:
@@ -264,21 +480,24 @@ def threads(folder: Path, count: int, each: int) -> None:
     graph.commit()
     running = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     spent = timed(lambda: ([t.start() for t in running], [t.join() for t in running]))
-    report(f"{count} threads inserting", (count * each - len(conflicts)) / spent * 1_000, "commits/s")
-    report(f"{count} threads inserting, conflicts", len(conflicts), f"of {count * each}")
+    report(f"empty: {count} threads inserting", (count * each - len(conflicts)) / spent * 1_000, "commits/s")
+    report(f"empty: {count} threads inserting, conflicts", len(conflicts), f"of {count * each}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--commits", default="100,5000", help="where a long history is compared with a fresh one")
     parser.add_argument("--history", type=Path, default=None, help="a folder whose old graph is continued and kept")
+    parser.add_argument("--keep", type=Path, default=None, help="a folder in which the real graph is kept")
     parser.add_argument("--rounds", type=int, default=150)
+    parser.add_argument("--scale", type=float, default=1.0, help="a share of the real graph, to try the program")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     marks = [int(mark) for mark in options.commits.split(",")]
     parts: dict[str, Callable[[Path], None]] = {
+        "real": lambda folder: real_graph(folder, options.keep, options.rounds, options.scale),
         "small": lambda folder: small_commits(folder, options.rounds),
         "threads": lambda folder: threads(folder, 8, 25),
         "upsert": lambda folder: upsert(folder, options.rows),

@@ -1,6 +1,7 @@
 """How long the languages take: compiling queries, reading schemas and files, and how that grows.
 
     python benchmarks/language.py
+    python benchmarks/language.py --beside DIR    # cold compiles beside the sources of another release, in turns
 
 Each figure is processor time, the best of several runs: nothing here waits, and other work on the machine only ever
 adds. A line ends with its aim, where it has one, and whether it was met.
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import omnigraph
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.language import parse_query_file, parse_schema
@@ -99,7 +102,49 @@ def first_use_seconds() -> float:
     return min(times)
 
 
+TODAY = """query q($k: String, $n: I64) {
+    match { $v: Vessel { kind: "tug" } $v mooredAt $b  $b.depth_m > 3.0  $v.length_m != 5.0  not { $v tows $_ } }
+    return { $v.code, $b.code as berth, count($v) as n }
+    order { n desc } limit 10
+}"""
+"""Nothing in it is newer than the language itself."""
+
+
+def compile_seconds(sources: str) -> float:
+    """Processor time of a cold compile of queries that every release knows, by the sources in a folder."""
+    program = (
+        "import sys, time\n"
+        "from omnigraph.catalog.resolve import compile_schema\n"
+        "from omnigraph.plan import compile_query\n"
+        "from omnigraph.plan.check import clear_cache\n"
+        "schema, *texts = sys.argv[1:]\n"
+        "catalog, best = compile_schema(schema), 1e9\n"
+        "for turn in range(9):\n"
+        "    begin = time.process_time()\n"
+        "    for _ in range(10):\n"
+        "        for text in texts:\n"
+        "            clear_cache(); compile_query(catalog, text)\n"
+        "    best = min(best, (time.process_time() - begin) / 10 / len(texts))\n"
+        "print(best)"
+    )
+    command = [sys.executable, "-c", program, SCHEMA, QUERY.format(n=0), TODAY]
+    settings = {**os.environ, "PYTHONPATH": sources}
+    return float(subprocess.run(command, capture_output=True, check=True, text=True, env=settings).stdout)
+
+
+def compare(sources: str) -> None:
+    """Cold compiles here and there, in turns, so that whatever else the machine does hits both."""
+    here = str(Path(omnigraph.__file__).parents[1])
+    turns = [(compile_seconds(here), compile_seconds(sources)) for _ in range(3)]
+    ours, theirs = min(turn[0] for turn in turns), min(turn[1] for turn in turns)
+    verdict = "met" if ours / theirs < 1.1 else "MISSED"
+    print(f"cold compile {ours * 1e3:.3f} ms, there {theirs * 1e3:.3f} ms: {ours / theirs:.2f}x  aim 1.1  {verdict}")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--beside"]:
+        compare(sys.argv[2])
+        return
     catalog, query = compile_schema(SCHEMA), QUERY.format(n=0)
     big_schema, big_file = schema_text(60, 170), queries_text(600)
     compile_query(catalog, query)

@@ -3,9 +3,11 @@
     python -m benchmarks.load                 # 100,000 nodes, 1,000,000 edges
     python -m benchmarks.load --full          # 1,000,000 nodes, 10,000,000 edges, and a merge of 1 M into 5 M
     python -m benchmarks.load --only break-even
-    python -m benchmarks.load --only vectors  # a cluster of two executors of 1 GB
+    python -m benchmarks.load --only vectors-here  # in this process, beside Lance
+    python -m benchmarks.load --only vectors       # the same, and a cluster of two executors of 1 GB
 
-Every line is seconds and the peak memory of all processes involved; ratios are against Spark's own Parquet write.
+The heading of a part tells what is loaded into which graph. Every line is seconds and the peak memory of all processes
+involved; ratios are against Spark's own Parquet write.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,9 +34,11 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from omnigraph.graph import Graph, create
+from omnigraph import create
+from omnigraph.graph import Graph
 from omnigraph.pipeline import run_job
 from omnigraph.pipeline.session import obtain_session
 
@@ -43,6 +49,7 @@ edge Knows: Person -> Person { since: Date?  weight: F64? }
 CITIES = pa.array(["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi"])
 ROW_GROUP = 250_000
 DIMENSIONS = 3_072
+HERE_ROWS, HERE_DIMENSIONS = 200_000, 384
 
 
 @dataclass
@@ -181,7 +188,7 @@ def fresh(folder: Path, name: str) -> Graph:
 
 
 def compare_loads(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
-    print(f"\n{nodes:,} nodes and {edges:,} edges from Parquet")
+    print(f"\n{nodes:,} nodes and {edges:,} edges from Parquet, into a new graph")
     paths = generate(folder, nodes, edges)
     rows = nodes + edges
     run_job(fresh(folder, "warm").context, generate(folder / "small", 1_000, 1_000), mode="append", spark=session)
@@ -229,7 +236,7 @@ def compare_ladybug(folder: Path, report: Report, paths: dict[str, str], rows: i
 def compare_lines(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
     path = write_jsonl(folder, nodes, edges)
     size = os.path.getsize(path) / 2**20
-    print(f"\nthe same as JSON lines ({size:,.0f} MB)")
+    print(f"\nthe same as JSON lines ({size:,.0f} MB), into a new graph")
     with measured(report, "omnigraph: JSON lines on Spark", rows=nodes + edges, mb=size):
         run_job(fresh(folder, "lines").context, path, mode="append", spark=session)
     out = str(folder / "out-lines.parquet")
@@ -242,7 +249,7 @@ def compare_lines(folder: Path, report: Report, session: Any, nodes: int, edges:
 
 
 def growth(folder: Path, report: Report, session: Any, nodes: int, edges: int) -> None:
-    print("\ngrowth: ten times the rows")
+    print("\ngrowth: ten times the rows, each into a new graph")
     seconds = []
     run_job(fresh(folder, "warm").context, generate(folder / "small", 1_000, 1_000), mode="append", spark=session)
     for factor in (1, 10):
@@ -272,6 +279,91 @@ def merge(folder: Path, report: Report, session: Any, existing: int, incoming: i
     assert pc.count_distinct(ids).as_py() == len(ids)
     with measured(report, "omnigraph: overwrite of the same table", rows=existing):
         run_job(graph.context, {"Person": whole}, mode="overwrite", spark=session)
+
+
+class Above:
+    """Seconds, processor time and the peak of resident memory above what was there at the start."""
+
+    def __enter__(self) -> Above:
+        self._process = psutil.Process()
+        self._before = self._peak = self._process.memory_info().rss
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        self._began, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds, self.cpu = time.perf_counter() - self._began, time.process_time() - self._cpu
+        self._stop.set()
+        self._thread.join()
+        self.above_mb = (self._peak - self._before) / 2**20
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.005):
+            self._peak = max(self._peak, self._process.memory_info().rss)
+
+
+VECTOR_FORMS = {
+    "write": "lance.write_dataset of vectors",
+    "write-parquet": "lance.write_dataset of vectors from Parquet",
+    "arrow": "omnigraph: vectors from Arrow",
+    "parquet": "omnigraph: vectors from Parquet",
+    "optimize": "omnigraph: optimize of vectors",
+}
+
+
+def vectors_here(folder: Path, report: Report) -> None:
+    """The same vectors through Lance alone and through a load in this process, each in a fresh process of its own."""
+    print(f"\n{HERE_ROWS:,} rows of {HERE_DIMENSIONS} dimensions into a new graph, here; memory is above the input")
+    path = folder / "here.parquet"
+    pq.write_table(vector_table(), path, row_group_size=20_000)
+    plain = None
+    for form, name in VECTOR_FORMS.items():
+        command = [sys.executable, "-m", "benchmarks.load", "--vector-form", form, "--folder", str(folder)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+        plain = plain or found
+        ratios = {key: found[key] / plain[key] for key in ("seconds", "cpu")}
+        report.add(
+            name,
+            found["seconds"],
+            cpu=found["cpu"],
+            above_mb=found["above_mb"],
+            times=ratios["seconds"],
+            times_cpu=ratios["cpu"],
+        )
+
+
+def vector_form(folder: Path, form: str) -> None:
+    """One line of `vectors_here`, measured in this process and printed as JSON."""
+    root = folder / f"here-{form}"
+    shutil.rmtree(root, ignore_errors=True)
+    path = str(folder / "here.parquet")
+    source: Any = path if "parquet" in form else vector_table()
+    schema = f"node Item {{ name: String @key  vec: Vector({HERE_DIMENSIONS}) @index }}"
+    graph = None if form.startswith("write") else create(root, schema)
+    if graph is not None:
+        # The first load of a process imports what loads need, which is no part of what is measured here.
+        graph.load({"Item": vector_table(rows=1, first="w")}, mode="append", engine="local")
+    if graph is not None and form == "optimize":
+        graph.load({"Item": source}, mode="append", engine="local")
+    with Above() as measure:
+        if form == "write-parquet":
+            lance.write_dataset(pads.dataset(source).scanner().to_reader(), str(root))
+        elif graph is None:
+            lance.write_dataset(source, str(root))
+        elif form == "optimize":
+            graph.maintenance.optimize()
+        else:
+            graph.load({"Item": source}, mode="append", engine="local")
+    shutil.rmtree(root)
+    print(json.dumps({"seconds": measure.seconds, "cpu": measure.cpu, "above_mb": measure.above_mb}))
+
+
+def vector_table(rows: int = HERE_ROWS, first: str = "i") -> pa.Table:
+    numbers = np.random.default_rng(1).random(rows * HERE_DIMENSIONS, dtype=np.float32)
+    names = pc.binary_join_element_wise(pa.scalar(first), pa.array(np.arange(rows)).cast(pa.string()), "")
+    return pa.table({"name": names, "vec": pa.FixedSizeListArray.from_arrays(pa.array(numbers), HERE_DIMENSIONS)})
 
 
 def vectors(folder: Path, report: Report, rows: int) -> None:
@@ -315,7 +407,7 @@ def break_even(folder: Path, report: Report, session: Any, start_seconds: float)
     """Both engines on the same lines, and the sizes at which a running and a fresh session begin to win."""
     from omnigraph.engine.operations.load import load
 
-    print("\nbreak-even of the two engines (JSON lines)")
+    print("\nbreak-even of the two engines (JSON lines, each into a new graph)")
     small = write_jsonl(folder, 100, 900)
     began = time.perf_counter()
     run_job(fresh(folder, "spark").context, small, mode="append", spark=session)
@@ -349,7 +441,9 @@ def _crossing(gains: list[tuple[float, float]], needed: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="the sizes of the published figures")
-    parser.add_argument("--only", choices=["loads", "lines", "growth", "merge", "break-even", "vectors"])
+    parts = ["loads", "lines", "growth", "merge", "break-even", "vectors", "vectors-here"]
+    parser.add_argument("--only", choices=parts)
+    parser.add_argument("--vector-form", choices=list(VECTOR_FORMS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", help="where data goes; a temporary folder by default")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
@@ -357,9 +451,14 @@ def main() -> None:
     folder = Path(options.folder or tempfile.mkdtemp(prefix="omnigraph-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     report = Report()
-    if options.only == "vectors":
+    if options.vector_form:
+        vector_form(folder, options.vector_form)
+        return
+    if options.only in ("vectors", "vectors-here"):
         try:
-            vectors(folder, report, 100_000 if options.full else 10_000)
+            vectors_here(folder, report)
+            if options.only == "vectors":
+                vectors(folder, report, 100_000 if options.full else 10_000)
         finally:
             if options.folder is None:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omnigraph import failpoints
+from omnigraph import connect, create, failpoints
 from omnigraph.engine.recovery import heal
 from omnigraph.errors import RecoveryRequiredError
-from omnigraph.graph import Graph, connect, create
+from omnigraph.graph import Graph
 from omnigraph.testing.failpoints import InjectedFailure, configured
 
 SCHEMA = "node P { k: String @key }\nedge K: P -> P"

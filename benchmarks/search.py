@@ -34,7 +34,8 @@ import numpy as np
 import pyarrow as pa
 from lance.query import MatchQuery
 
-from omnigraph.graph import Graph, create
+from omnigraph import create
+from omnigraph.graph import Graph
 
 DIMENSION = 384
 SCHEMA = f"""

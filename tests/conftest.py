@@ -1,11 +1,17 @@
 """What holds for every test."""
 
+import gc
+import os
+import shutil
+import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.summary import counted, random_kills, table
+from hypothesis import HealthCheck, settings
+from tests.crash.summary import counted, interrupts, random_kills, table
 
 _SUBSTRATE = Path(__file__).parent / "substrate"
 
@@ -20,16 +26,54 @@ SPARK_SETTINGS = {
 }
 
 
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 4 << 30
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
+    # Thousands of small graphs are made and thrown away, and a disk would take longer over it than the engine. What is
+    # said of durability is said by counting the calls, and what is large asks for `disk_path`.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A job in the background of a shell ignores interrupts, and so would every process that a test starts to interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How quickly a busy machine draws its examples says nothing about the code under test.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long the longest test runs."""
+    parser.addoption(
+        "--programs", type=int, default=2, help="long programs that the differential machine runs (default: 2)"
+    )
+    parser.addoption("--thorough", action="store_true", help="every case of loops that otherwise take a choice of them")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per long program."""
+    if "program" in metafunc.fixturenames:
+        metafunc.parametrize("program", range(metafunc.config.getoption("--programs")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what we assume about Lance first: when that breaks, everything after it is noise.
 
-    With several test processes, one has the Spark session and starts with it, and long tests come before short ones,
-    so that all processes end at about the same time.
+    With several test processes each starts with its share of Spark, and long tests come before short ones, so that all
+    end at about the same time.
     """
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=_turn)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap() -> None:
+    """Leave what there is to nobody's search for garbage.
+
+    Tests are made of some hundred thousand objects, and their reports of more. Whoever closes the last graph of a
+    process, or plays one that knows nothing, searches for garbage, and would look through all of them each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
@@ -43,7 +87,7 @@ def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many crash cases there were."""
     reports = [report for found in terminalreporter.stats.values() for report in found if is_report(report)]
-    lines = [*table(counted(reports)), *random_kills(reports)]
+    lines = [*table(counted(reports)), *random_kills(reports), *interrupts(reports)]
     if lines:
         terminalreporter.section("crash cases")
         for line in lines:
@@ -53,6 +97,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def is_report(found: object) -> bool:
     """True for what a test left, as opposed to a warning."""
     return hasattr(found, "user_properties") and hasattr(found, "when")
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """True when somebody has hours, and wants every case of the longest loops."""
+    return bool(request.config.getoption("--thorough"))
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """An empty folder on a disk, for what would fill the memory."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

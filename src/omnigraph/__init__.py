@@ -13,12 +13,17 @@ from omnigraph.errors import (
     AlreadyExistsError,
     BranchNotFoundError,
     CancelledWriteError,
+    ChangeCursorError,
+    ChangeFeedGapError,
+    ChangesUnavailableError,
     CommitNotFoundError,
     ConflictError,
     ConstraintError,
     DriftError,
     ExecutionError,
     ExpectedVersionMismatchError,
+    ExternalBlobError,
+    ForkedProcessError,
     FormatError,
     GraphError,
     GraphNotFoundError,
@@ -26,8 +31,10 @@ from omnigraph.errors import (
     InternalError,
     KeyConflictError,
     LimitError,
+    MergeBaseError,
     MergeConflictError,
     NotFoundError,
+    OutcomeUnknownError,
     ParameterError,
     ParseError,
     PolicyError,
@@ -39,24 +46,43 @@ from omnigraph.errors import (
     SchemaError,
     StorageError,
     TypeCheckError,
+    UnavailableError,
     VersionReclaimedError,
 )
 from omnigraph.version import __version__
 
 if TYPE_CHECKING:
+    from omnigraph.client import RemoteGraph
+    from omnigraph.drawing import Drawing
+    from omnigraph.engine.changes import Change, Diff
     from omnigraph.engine.embedding import EmbeddingConfig
+    from omnigraph.engine.operations.merge import MergeConflict, MergePlan, MergeResult
     from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-    from omnigraph.graph import Graph, connect, create
+    from omnigraph.engine.read import ReadOptions
+    from omnigraph.graph import Graph
+    from omnigraph.linting import lint
+    from omnigraph.opening import connect, create
+    from omnigraph.plan.lint import LintReport
     from omnigraph.results import QueryResult
 
 _LAZY = {
+    "Change": "omnigraph.engine.changes",
+    "Diff": "omnigraph.engine.changes",
+    "Drawing": "omnigraph.drawing",
     "EmbeddingConfig": "omnigraph.engine.embedding",
     "Graph": "omnigraph.graph",
-    "connect": "omnigraph.graph",
-    "create": "omnigraph.graph",
+    "LintReport": "omnigraph.plan.lint",
+    "ReadOptions": "omnigraph.engine.read",
+    "connect": "omnigraph.opening",
+    "create": "omnigraph.opening",
+    "lint": "omnigraph.linting",
     "LoadResult": "omnigraph.engine.operations.outcomes",
+    "MergeConflict": "omnigraph.engine.operations.merge",
+    "MergePlan": "omnigraph.engine.operations.merge",
+    "MergeResult": "omnigraph.engine.operations.merge",
     "MutationResult": "omnigraph.engine.operations.outcomes",
     "QueryResult": "omnigraph.results",
+    "RemoteGraph": "omnigraph.client",
 }
 """The names that need the engine, and the module each is loaded from when it is first asked for."""
 
@@ -64,13 +90,21 @@ __all__ = [
     "AlreadyExistsError",
     "BranchNotFoundError",
     "CancelledWriteError",
+    "Change",
+    "ChangeCursorError",
+    "ChangeFeedGapError",
+    "ChangesUnavailableError",
     "CommitNotFoundError",
     "ConflictError",
     "ConstraintError",
+    "Diff",
+    "Drawing",
     "DriftError",
     "EmbeddingConfig",
     "ExecutionError",
     "ExpectedVersionMismatchError",
+    "ExternalBlobError",
+    "ForkedProcessError",
     "FormatError",
     "Graph",
     "GraphError",
@@ -79,10 +113,16 @@ __all__ = [
     "InternalError",
     "KeyConflictError",
     "LimitError",
+    "LintReport",
     "LoadResult",
+    "MergeBaseError",
+    "MergeConflict",
     "MergeConflictError",
+    "MergePlan",
+    "MergeResult",
     "MutationResult",
     "NotFoundError",
+    "OutcomeUnknownError",
     "ParameterError",
     "ParseError",
     "PolicyError",
@@ -90,15 +130,19 @@ __all__ = [
     "PublishContentionError",
     "QueryNotFoundError",
     "QueryResult",
+    "ReadOptions",
     "ReadSetChangedError",
     "RecoveryRequiredError",
+    "RemoteGraph",
     "SchemaError",
     "StorageError",
     "TypeCheckError",
+    "UnavailableError",
     "VersionReclaimedError",
     "__version__",
     "connect",
     "create",
+    "lint",
 ]
 
 

@@ -21,6 +21,8 @@ class GraphError(Exception):
     default_code: ClassVar[str] = "internal"
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
+        # A message may quote what it refuses, and whoever prints or sends it must be able to encode it.
+        message = message if message.isascii() else message.encode("utf-8", "backslashreplace").decode()
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code
@@ -87,6 +89,12 @@ class ExecutionError(InputError):
     default_code = "exec"
 
 
+class ForkedProcessError(ExecutionError):
+    """The process was forked after its parent had used a graph; start it with spawn or forkserver instead."""
+
+    default_code = "forked"
+
+
 class ConstraintError(InputError):
     """A write would break a rule of the schema; nothing was written."""
 
@@ -95,6 +103,44 @@ class ConstraintError(InputError):
     def __init__(self, message: str, *, violations: Sequence[str] = (), code: str | None = None) -> None:
         super().__init__(message, code=code)
         self.violations = tuple(violations) or (message,)
+
+
+class ExternalBlobError(ConstraintError):
+    """A blob was given by an allowed place outside the graph whose bytes cannot be read; `reason` is a storage kind."""
+
+    default_code = "external_blob_source"
+
+    def __init__(self, message: str, *, uri: str, reason: str) -> None:
+        super().__init__(message)
+        self.uri, self.reason = uri, reason
+
+    def facts(self) -> dict[str, Any]:
+        """The place, without credentials, and the reason."""
+        return {"external_blob_source": {"uri": self.uri, "reason": self.reason}}
+
+
+class ChangesUnavailableError(InputError):
+    """What a commit changed cannot be told entity by entity; `reason` is `parentless_commit` or `schema_boundary`."""
+
+    default_code = "change_diff_refusal"
+
+    def __init__(self, message: str, *, reason: str, graph_commit_id: str) -> None:
+        super().__init__(message)
+        self.reason, self.graph_commit_id = reason, graph_commit_id
+
+    def facts(self) -> dict[str, Any]:
+        """The reason and the commit."""
+        return {"change_diff_refusal": {"reason": self.reason, "graph_commit_id": self.graph_commit_id}}
+
+
+class ChangeCursorError(InputError):
+    """A cursor or page token of the feed is none, or belongs to another graph, branch or filter."""
+
+    default_code = "change_cursor_rejected"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"change cursor rejected: {reason}")
+        self.reason = reason
 
 
 # --- it is not there, or it is there already -------------------------------------------------------------------------
@@ -133,6 +179,31 @@ class VersionReclaimedError(NotFoundError):
 
     def facts(self) -> dict[str, Any]:
         return {"historical_version_reclaimed": {"table_key": self.table_key, "version": self.version}}
+
+
+class ChangeFeedGapError(NotFoundError):
+    """Cleanup has removed what the feed would have to read next; take a baseline and go on from there."""
+
+    default_code = "change_feed_gap"
+
+    def __init__(self, message: str, *, first_unreadable_commit_id: str, cursor: str | None = None) -> None:
+        super().__init__(message)
+        self.first_unreadable_commit_id, self.cursor = first_unreadable_commit_id, cursor
+
+    def facts(self) -> dict[str, Any]:
+        gap = {"first_unreadable_commit_id": self.first_unreadable_commit_id}
+        return {"change_feed_gap": gap if self.cursor is None else {**gap, "cursor": self.cursor}}
+
+
+class MergeBaseError(VersionReclaimedError):
+    """The state in which two branches parted can no longer be read, so that nobody can say who changed what."""
+
+    def __init__(self, message: str, *, commit_id: str, table_key: str, version: int) -> None:
+        super().__init__(message, table_key=table_key, version=version)
+        self.commit_id = commit_id
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "merge_base": self.commit_id}
 
 
 class AlreadyExistsError(GraphError):
@@ -224,14 +295,27 @@ class CancelledWriteError(ConflictError):
 
 
 class MergeConflictError(ConflictError):
-    """Two branches changed the same thing differently; `conflicts` lists all of them."""
+    """Two branches changed the same thing differently; `conflicts` lists the first, `total` counts all of them."""
 
-    def __init__(self, message: str, *, conflicts: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        conflicts: Sequence[Mapping[str, Any]],
+        total: int | None = None,
+        by_kind: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(message)
         self.conflicts = tuple(conflicts)
+        self.total = len(self.conflicts) if total is None else total
+        self.by_kind = dict(by_kind or {})
 
     def facts(self) -> dict[str, Any]:
-        return {"merge_conflicts": [dict(conflict) for conflict in self.conflicts]}
+        return {
+            "merge_conflicts": [dict(conflict) for conflict in self.conflicts],
+            "conflicts_total": self.total,
+            "conflicts_by_kind": self.by_kind,
+        }
 
 
 # --- everything else -------------------------------------------------------------------------------------------------
@@ -267,6 +351,28 @@ class RecoveryRequiredError(GraphError):
 
     def facts(self) -> dict[str, Any]:
         return {"recovery_required": {"operation_id": self.operation_id, "reason": self.message}}
+
+
+class UnavailableError(GraphError):
+    """A server cannot be reached or has no room at this moment; nothing happened, so trying again later is safe."""
+
+    default_code = "unavailable"
+
+
+class OutcomeUnknownError(GraphError):
+    """The connection broke while a server may have been writing: look whether it did before you repeat it.
+
+    `key` is the idempotency key of the request; repeating it under the same key applies it once.
+    """
+
+    default_code = "outcome_unknown"
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+    def facts(self) -> dict[str, Any]:
+        return {"command_outcome": {"state": "unknown", "idempotency_key": self.key}}
 
 
 class StorageError(GraphError):

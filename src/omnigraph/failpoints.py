@@ -37,9 +37,15 @@ BRANCH_CREATE_AFTER_MANIFEST: Final = "branch_create.after_manifest_branch_creat
 BRANCH_DELETE_PRE_NATIVE: Final = "branch_delete.locked_pre_native"
 BRANCH_DELETE_POST_NATIVE: Final = "branch_delete.post_native"
 BRANCH_DELETE_BEFORE_TABLES: Final = "branch_delete.before_table_cleanup"
+TAG_BEFORE_PUT: Final = "tag.before_put"
 FORK_BEFORE_CLASSIFY: Final = "fork.before_classify"
 CLASSIFY_FRESH_READ: Final = "classify.fresh_read"
 FORK_BEFORE_RECLAIM: Final = "fork.before_reclaim"
+
+# --- merging ---
+MERGE_POST_VALIDATION: Final = "branch_merge.post_candidate_validation"
+MERGE_BETWEEN_COMMITS: Final = "branch_merge.adopt_after_append_pre_upsert"
+MERGE_PRE_CONFIRM: Final = "branch_merge.post_effects_pre_confirm"
 
 # --- changing the schema ---
 SCHEMA_HOLDING_LOCK: Final = "schema_apply.holding_lock"
@@ -67,6 +73,8 @@ RECOVERY_DISCARD_AUDIT: Final = "recovery.orphan_discard_audit_append"
 
 # --- reading ---
 BLOB_READ_POST_CAPTURE: Final = "blob_read.post_capture"
+FEED_POST_CAPTURE: Final = "change_feed.post_capture"
+FEED_PRE_TABLE_OPEN: Final = "change_feed.pre_table_open"
 
 # --- maintenance ---
 OPTIMIZE_POST_EFFECTS: Final = "optimize.post_phase_b_pre_manifest_commit"

@@ -1,7 +1,7 @@
 """One graph, opened: short methods, each handing on to one operation.
 
 `create` and `connect` give a `Graph`. Verbs that belong together are grouped: `graph.branches`, `graph.history`,
-`graph.schema`, `graph.maintenance`. A `Graph` may be shared between threads.
+`graph.tags`, `graph.changes`, `graph.schema`, `graph.maintenance`. A `Graph` may be shared between threads.
 """
 
 from __future__ import annotations
@@ -9,97 +9,127 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+from omnigraph.boundary import anything, data, heard, instance, leaving, optional, text, verb
 from omnigraph.catalog.model import Catalog
+from omnigraph.choices import Durability as Durable
+from omnigraph.choices import Engine, ExportFormat, LoadMode, MergeStrategy, ToldValues
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
+from omnigraph.engine.ingest.frames import framed
+from omnigraph.engine.ingest.lenient import read_leniently
+from omnigraph.engine.ingest.progress import Phases, local_listener
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
+from omnigraph.engine.operations.bulk import BulkEngine, BulkPlace, required, takes_bulk
+from omnigraph.engine.operations.close import forget_unless_open
+from omnigraph.engine.operations.create import create_graph
+from omnigraph.engine.operations.differences import compare, told_values, wanted_changes
+from omnigraph.engine.operations.export import export_lines, write_lines
 from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.operations.texts import read_query, read_schema
-from omnigraph.engine.reading import ReadOptions, execute, explain_analyze, explain_order
-from omnigraph.engine.reading.context import EmbedsText
+from omnigraph.engine.read import ReadOptions, execute, explain_analyze, explain_order
+from omnigraph.engine.read.context import EmbedsText
+from omnigraph.engine.read.reader import Reader
 from omnigraph.engine.recovery import heal
-from omnigraph.engine.recovery.contract import load_contract
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.external import ExternalBlobs
+from omnigraph.engine.schema.accepted import load_contract
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.durability import Durability, durability_of
+from omnigraph.engine.storage.forked import check_process
 from omnigraph.engine.storage.layout import normalise_root
+from omnigraph.engine.storage.opened import OpenRoot
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.values.external import ExternalBlobs
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.gate import WriteGate
+from omnigraph.engine.write.line import Lines
 from omnigraph.errors import ExecutionError, InputError
-from omnigraph.ids import MAIN, parse_branch
-from omnigraph.plan import compile_query, known_plan
+from omnigraph.ids import MAIN, Moment
+from omnigraph.libraries import Libraries, read_plan
+from omnigraph.plan import compile_query
 from omnigraph.plan.explain import Explanation, explain
-from omnigraph.plan.operators import ReadPlan, WritePlan
+from omnigraph.plan.operators import ReadPlan
 from omnigraph.plan.parameters import bind
+from omnigraph.plan.statements import WritePlan
 from omnigraph.results import QueryResult
 
 if TYPE_CHECKING:
-    from omnigraph.engine.operations.blobs import BlobInfo
+    from omnigraph.engine.changes import Diff
+    from omnigraph.engine.operations.merge import MergeResult
+    from omnigraph.engine.operations.merge.resolutions import Resolutions
     from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-    from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs
 
-# An operation that few programs need is imported by the verb that hands on to it: a process that opens a graph to ask
-# one question loads the engine that answers it, and none of the writers.
-
-_PIPELINE = "omnigraph.pipeline"
-"""Where bulk loads live. Spark is an optional extra above this layer, so it is looked up by name when it is needed."""
+# What takes ten milliseconds or more to import is imported by the verb that hands on to it: a process that opens a
+# graph to ask one question loads the engine that answers it, and none of the writers.
 
 Location = str | os.PathLike[str]
 
 
+@verb(embedding=optional(instance(EmbeddingConfig)), bulk=anything)
 def create(
     uri: Location,
     schema: str | os.PathLike[str],
     *,
     force: bool = False,
-    durability: str = "fast",
+    durability: Durable = "fast",
     embedding: EmbeddingConfig | None = None,
     external_blobs: Sequence[str] = (),
+    bulk: BulkEngine | None = None,
 ) -> Graph:
-    """Create an empty graph and open it. `schema` is the text of a schema, or the path of a `.pg` file.
-
-    The other arguments are those of `connect`.
+    """Create an empty graph and open it; see `omnigraph.create`.
 
     Raises:
-        AlreadyExistsError: the location holds a graph.
+        AlreadyExistsError: the location holds a graph, or is a folder with other things in it.
         ParseError, SchemaError: the schema is not valid; nothing was created.
     """
-    from omnigraph.engine.operations.create import create_graph
-
     store = TableStore.at(normalise_root(uri), durability=_durability(durability))
-    create_graph(store, read_schema(schema), force=force)
-    return Graph(_trusting(open_graph(store), external_blobs), embedder=make_embedder(embedding))
+    try:
+        create_graph(store, read_schema(schema), force=force)
+        return Graph(_trusting(open_graph(store), external_blobs), embedder=make_embedder(embedding), bulk=bulk)
+    except BaseException:
+        _forget(store.root)
+        raise
 
 
+@verb(embedding=optional(instance(EmbeddingConfig)), bulk=anything)
 def connect(
     uri: Location,
     *,
     read_only: bool = False,
-    durability: str = "fast",
+    durability: Durable = "fast",
     embedding: EmbeddingConfig | None = None,
     external_blobs: Sequence[str] = (),
+    policy: WriteGate | None = None,
+    group_writes: bool = False,
+    bulk: BulkEngine | None = None,
 ) -> Graph:
-    """Open the graph at a path, a `file://` URI or an `s3://` URI.
-
-    `durability` says what an acknowledged write survives: `fast` a killed process, `full` a power cut as well.
-    `embedding` names the provider for texts given to `nearest`; by default a small model inside the process.
-    `external_blobs` are the bases that URIs given as blobs must lie under; without it blobs are given by their bytes.
+    """Open the graph of a store; see `omnigraph.connect`, which knows of servers and hands over Spark as `bulk`.
 
     Raises:
         GraphNotFoundError: there is none.
         FormatError: it was written by a newer release.
     """
     store = TableStore.at(normalise_root(uri), durability=_durability(durability), read_only=read_only)
-    context = open_graph(store, read_only=read_only)
-    return Graph(_trusting(context, external_blobs), embedder=make_embedder(embedding))
+    try:
+        context = open_graph(store, read_only=read_only)
+        lines = Lines() if group_writes else None
+        context = replace(_trusting(context, external_blobs), gate=policy, lines=lines)
+        return Graph(context, embedder=make_embedder(embedding), bulk=bulk)
+    except BaseException:
+        _forget(store.root)
+        raise
+
+
+def _forget(root: str) -> None:
+    """Keep nothing for a root that no handle has open, because it was closed or could not be opened."""
+    forget_unless_open(root)
 
 
 def _trusting(context: GraphContext, bases: Sequence[str]) -> GraphContext:
-    return replace(context, external_blobs=ExternalBlobs(tuple(bases)))
+    trusted = ExternalBlobs(tuple(bases))
+    trusted.check()
+    return replace(context, external_blobs=trusted)
 
 
 def _durability(name: str) -> Durability:
@@ -109,13 +139,21 @@ def _durability(name: str) -> Durability:
         raise InputError(f"durability is 'fast' or 'full', not '{name}'") from None
 
 
-class Graph:
+class Graph(Libraries):
     """A typed property graph. Use `create` or `connect` to get one."""
 
-    def __init__(self, context: GraphContext, *, embedder: EmbedsText | None = None) -> None:
-        self._context = context
+    def __init__(
+        self, context: GraphContext, *, embedder: EmbedsText | None = None, bulk: BulkEngine | None = None
+    ) -> None:
+        if not isinstance(context, GraphContext):
+            raise InputError("a Graph is made by omnigraph.connect or omnigraph.create")
+        self._reader = Reader()
+        self._context = replace(context, listener=self._reader)
+        self._closed = False
         self._embedder = embedder
+        self._bulk = bulk
         self._contract = context.store.objects.fingerprint(layout.SCHEMA_FILES)
+        self._open = OpenRoot(context.root)
 
     def __repr__(self) -> str:
         return f"Graph({self._context.root!r})"
@@ -128,33 +166,10 @@ class Graph:
     ) -> None:
         self.close()
 
-    @cached_property
-    def branches(self) -> BranchVerbs:
-        """The branches of the graph."""
-        from omnigraph.verbs import BranchVerbs
-
-        return BranchVerbs(self)
-
-    @cached_property
-    def history(self) -> HistoryVerbs:
-        """The commits of the graph."""
-        from omnigraph.verbs import HistoryVerbs
-
-        return HistoryVerbs(self)
-
-    @cached_property
-    def schema(self) -> SchemaVerbs:
-        """The accepted schema of the graph."""
-        from omnigraph.verbs import SchemaVerbs
-
-        return SchemaVerbs(self)
-
-    @cached_property
-    def maintenance(self) -> MaintenanceVerbs:
-        """Keeping the graph fast, small and sound."""
-        from omnigraph.verbs import MaintenanceVerbs
-
-        return MaintenanceVerbs(self)
+    @property
+    def closed(self) -> bool:
+        """True when the graph was closed, and every verb is refused."""
+        return self._closed
 
     @property
     def uri(self) -> str:
@@ -168,7 +183,14 @@ class Graph:
 
     @property
     def context(self) -> GraphContext:
-        """What operations work with, after checking that the accepted schema is still the one in memory."""
+        """What operations work with, after checking that the accepted schema is still the one in memory.
+
+        Raises:
+            ExecutionError: the graph was closed.
+        """
+        if self._closed:
+            raise ExecutionError(f"the graph at '{self._context.root}' was closed: connect to it again")
+        check_process()
         fingerprint = self._context.store.objects.fingerprint(layout.SCHEMA_FILES)
         if fingerprint != self._contract:
             source, catalog = load_contract(self._context.store, self._context.manifest)
@@ -177,91 +199,108 @@ class Graph:
             self._contract = fingerprint
         return self._context
 
-    def _view(self, branch: str, at: str | int | None) -> tuple[Catalog, Snapshot]:
+    def _view(self, branch: str, at: Moment | None) -> tuple[Catalog, Snapshot]:
         """What a read sees, and the schema of that time."""
         context = self.context
-        snapshot = resolve_snapshot(context, branch, at)
+        snapshot = context.snapshot(branch, at)
         return context.catalog_of(snapshot, past=at is not None), snapshot
 
-    def snapshot(self, branch: str = MAIN, at: str | int | None = None) -> Snapshot:
-        """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
-        return resolve_snapshot(self.context, branch, at)
+    @verb()
+    def snapshot(self, branch: str = MAIN, at: Moment | None = None) -> Snapshot:
+        """The state of a branch now, or as it was: `at` is what `query` takes."""
+        return self.context.snapshot(branch, at)
 
+    @verb(source=data)
     def load(
         self,
         source: Any,
-        mode: str = "append",
+        mode: LoadMode = "append",
         branch: str = MAIN,
-        engine: str = "auto",
+        engine: Engine = "auto",
         actor: str | None = None,
         *,
+        type: str | None = None,
         columns: Mapping[str, Mapping[str, str]] | None = None,
         progress: Callable[[Any], None] | None = None,
         errors_to: str | None = None,
         spark: Any = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
-        durability: str = "full",
+        durability: Durable = "full",
         lenient: bool = False,
+        message: str | None = None,
     ) -> LoadResult:
         """Load data of any size as one commit, or nothing at all.
 
-        `source` is a path, folder or URI of JSON lines, several of them, records, one Arrow table or file per type, or
-        a Spark DataFrame. `mode` is `append` (ids must be new), `merge` (existing entities are replaced) or
-        `overwrite` (the types in the source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
+        `source` is a path, folder or URI of JSON lines, several of them, records, a folder of an export, or by type one
+        frame (anything that gives Arrow: pandas, polars, DuckDB), file or Spark DataFrame; `type` says it of one input:
+        `load("people.csv", type="Person")`. `mode` is `append` (ids must be new), `merge` (entities are replaced),
+        `update` (entities that are there get the given columns and keep the others) or `overwrite` (the types in the
+        source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
         decides by size. `columns` maps properties to columns by type; `progress` hears how far the load is;
         `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs. A load survives a
         power cut once it is acknowledged; `durability="fast"` leaves syncing to the operating system. `lenient` takes
         one file of JSON as earlier releases wrote it: spread objects, unknown fields, ids that spell a key otherwise.
+        `message` is what the commit says about itself.
 
         Raises:
-            ConstraintError: the data breaks a rule of the schema; nothing changed.
+            ConstraintError: the data breaks a rule, or `update` met an id that does not exist; nothing changed.
             KeyConflictError: `append` met an id that exists; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
+        from omnigraph.engine.ingest.choice import settle_engine
+        from omnigraph.engine.ingest.local import local_source
+        from omnigraph.engine.operations.load import load, reading_catalog
+
         context = self.context
+        progress = None if progress is None else heard(progress)
         if lenient:
-            from omnigraph.engine.staging.lenient import read_leniently
-
             source, engine = read_leniently(source, context.catalog, here=engine != "spark"), "local"
-        chosen, reason = _choose_engine(engine, source, spark, needs_spark=bool(errors_to or master or conf))
+        else:
+            whole = bool(columns or errors_to or master or conf) or engine == "spark"
+            source = framed(source, lambda: context.catalog, type_name=type, whole=whole)
+        choice = settle_engine(
+            engine,
+            source,
+            needs_spark=bool(errors_to or master or conf),
+            spark_running=spark is not None or (self._bulk is not None and self._bulk.is_running),
+            spark_installed=self._bulk is not None and self._bulk.is_installed,
+        )
         with durability_of(_durability(durability)):
-            if chosen == "local":
-                from omnigraph.engine.operations.load import load
-
-                pipeline = import_module(_PIPELINE)
-                watch = pipeline.local_listener(progress)
-                source = pipeline.local_source(source, context.catalog, columns=columns, watch=watch)
-                result = load(context, source, mode=mode, branch=branch, actor=actor, progress=watch)
+            if choice.engine == "local":
+                watch = local_listener(progress)
+                source = local_source(source, reading_catalog(context.catalog, mode), columns=columns, watch=watch)
+                result = load(context, source, mode=mode, branch=branch, actor=actor, message=message, progress=watch)
             else:
-                result = import_module(_PIPELINE).run_job(
+                result = required(self._bulk).load(
                     context,
                     source,
                     mode=mode,
                     branch=branch,
                     actor=actor,
                     columns=columns,
-                    spark=spark,
-                    master=master,
-                    conf=conf,
+                    place=BulkPlace(spark, master, conf),
                     progress=progress,
                     errors_to=errors_to,
+                    message=message,
                 )
-        return replace(result, reason=reason)
+        return replace(result, reason=choice.reason)
 
+    @verb(name=optional(text), options=optional(instance(ReadOptions)))
     def query(
         self,
         source: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         options: ReadOptions | None = None,
     ) -> QueryResult:
         """Run a read query on one snapshot. `source` is its text, or the path of a `.gq` file.
 
-        `at` reads the past: a commit id, a snapshot id or a manifest version. `options` bounds rows, bytes and time.
+        `at` reads the past: a commit id, which may be shortened while it is one commit's, a tag, a time (a `datetime`,
+        or ISO 8601; without an offset it is UTC), a snapshot id or a version. `options` bounds rows, bytes and time.
 
         Raises:
             ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong.
@@ -269,39 +308,44 @@ class Graph:
             LimitError: the query needs more than `options` allow.
         """
         catalog, snapshot = self._view(branch, at)
-        plan = _read_plan(catalog, source, name)
+        plan = read_plan(catalog, source, name)
         values = bind(plan.parameters, params)
-        rows = execute(plan, snapshot, values, options=options, embedder=self._embedder)
-        return QueryResult(plan.name, rows)
+        rows = execute(plan, self._reader.state(snapshot), values, options=options, embedder=self._embedder)
+        return QueryResult(plan.name, rows, snapshot.head)
 
+    @verb(name=optional(text))
     def explain(
         self,
         source: str | os.PathLike[str],
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         analyze: bool = False,
     ) -> Explanation:
         """How a query is run, as a tree: what it means, and in which order it is matched on this state, and why.
 
-        With `analyze` it is run, and each step tells its reason, its rows and its milliseconds.
+        With `analyze` it is run, and each step tells its reason, its rows and its milliseconds. Without, parameters
+        may be left out, and those that are given must fit the query.
         """
         catalog, snapshot = self._view(branch, at)
         if not analyze:
             found = compile_query(catalog, read_query(source), name)
-            return explain_order(found, snapshot) if isinstance(found, ReadPlan) else explain(found)
-        plan = _read_plan(catalog, source, name)
+            if params:
+                bind(found.parameters, params)
+            state = self._reader.state(snapshot)
+            return explain_order(found, state) if isinstance(found, ReadPlan) else explain(found)
+        plan = read_plan(catalog, source, name)
         values = bind(plan.parameters, params)
-        return explain_analyze(plan, snapshot, values, embedder=self._embedder)
+        return explain_analyze(plan, self._reader.state(snapshot), values, embedder=self._embedder)
 
     @overload
     def export(
         self,
         path: None = None,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
@@ -312,28 +356,29 @@ class Graph:
         self,
         path: str | os.PathLike[str],
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
-        format: str = "jsonl",
-        engine: str = "auto",
+        format: ExportFormat = "jsonl",
+        engine: Engine = "auto",
         spark: Any = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
         progress: Callable[[Any], None] | None = None,
     ) -> int: ...
 
+    @verb()
     def export(
         self,
         path: str | os.PathLike[str] | None = None,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
-        format: str = "jsonl",
-        engine: str = "auto",
+        format: ExportFormat = "jsonl",
+        engine: Engine = "auto",
         spark: Any = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -349,45 +394,43 @@ class Graph:
             AlreadyExistsError: the folder holds files already.
         """
         catalog, snapshot = self._view(branch, at)
+        progress = None if progress is None else heard(progress)
         plain = format == "jsonl" and engine != "spark" and not (spark or master or conf)
         if path is None or (plain and not _is_folder(path)):
             if not plain:
                 raise InputError("an export that is not JSON lines of this process needs a folder to write to")
-            from omnigraph.engine.operations.export import export_lines, write_lines
-
             lines = export_lines(catalog, snapshot, types=types, tables=tables)
-            return lines if path is None else write_lines(path, lines)
-        result = import_module(_PIPELINE).export_graph(
-            replace(self.context, catalog=catalog),
-            os.fspath(path),
-            format=format,
-            types=types,
-            tables=tables,
-            snapshot=snapshot,
-            engine=engine,
-            spark=spark,
-            master=master,
-            conf=conf,
-            progress=progress,
-        )
+            return leaving(lines) if path is None else write_lines(path, lines)
+        from omnigraph.engine.operations.export_files import FileExport
+
+        found = replace(self.context, catalog=catalog)
+        export = FileExport.of(found, snapshot, os.fspath(path), format=format, types=types, tables=tables)
+        place = BulkPlace(spark, master, conf)
+        if takes_bulk(engine, export, place, self._bulk):
+            result = required(self._bulk).export(export, place, progress)
+        else:
+            result = export.run(Phases(progress))
         return int(sum(result.rows.values()))
 
-    def spark(self, session: Any = None, *, branch: str = MAIN, at: str | int | None = None) -> Any:
+    @verb()
+    def spark(self, session: Any = None, *, branch: str = MAIN, at: Moment | None = None) -> Any:
         """One snapshot as Spark DataFrames: `.nodes("Person")`, `.edges("Knows")`, `.analytics()`.
 
         The result is an `omnigraph.pipeline.GraphFrames`; without a session the active one is taken, or one is started.
         """
-        catalog, _ = self._view(branch, at)
+        catalog, snapshot = self._view(branch, at)
         context = replace(self.context, catalog=catalog)
-        return import_module(_PIPELINE).GraphFrames(context, session, branch=branch, at=at)
+        at = None if at is None else snapshot.id
+        return required(self._bulk).frames(context, session, branch=branch, at=at)
 
+    @verb()
     def read_blob(
         self,
         type_name: str,
         id: str,
         property: str,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         entity: str | None = None,
         offset: int = 0,
@@ -399,34 +442,34 @@ class Graph:
             NotFoundError: there is no entity of this id, or its blob is null.
             InputError: it is not a Blob property, or the blob is a reference, whose URI the message names.
         """
-        from omnigraph.engine.operations.blobs import BlobSelector, read_blob
-
         selector = BlobSelector(type_name, id, property, entity)
         return read_blob(*self._view(branch, at), selector, offset=offset, length=length)
 
+    @verb()
     def stat_blob(
         self,
         type_name: str,
         id: str,
         property: str,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
         *,
         entity: str | None = None,
     ) -> BlobInfo:
         """How large a blob is, or where it lies; raises as `read_blob` does, except that references are described."""
-        from omnigraph.engine.operations.blobs import BlobSelector, stat_blob
-
         selector = BlobSelector(type_name, id, property, entity)
         return stat_blob(*self._view(branch, at), selector)
 
+    @verb()
     def refresh(self) -> None:
         """Look at storage afresh: finish what dead writers left, then forget what is cached."""
         context = self.context
         if not context.read_only:
             heal(context.recovery)
         context.manifest.forget()
+        self._reader.forget()
 
+    @verb(name=optional(text))
     def mutate(
         self,
         source: str | os.PathLike[str],
@@ -436,10 +479,12 @@ class Graph:
         actor: str | None = None,
         *,
         if_commit: str | None = None,
+        message: str | None = None,
     ) -> MutationResult:
         """Run a write query as one commit. `source` is its text, or the path of a `.gq` file.
 
-        `name` chooses among several queries; `if_commit` makes the write conditional on the branch's head.
+        `name` chooses among several queries; `if_commit` makes the write conditional on the branch's head;
+        `message` is what the commit says about itself.
 
         Raises:
             ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong; nothing changed.
@@ -453,44 +498,87 @@ class Graph:
         if not isinstance(plan, WritePlan):
             raise ExecutionError(f"query '{plan.name}' reads and changes nothing: run it with query")
         values = bind(plan.parameters, params)
-        return mutate(context, plan, values, branch=branch, actor=actor, if_commit=if_commit)
+        if if_commit is not None:
+            if_commit = context.manifest.history.whole_id(if_commit)
+        return mutate(
+            context,
+            plan,
+            values,
+            branch=branch,
+            actor=actor,
+            if_commit=if_commit,
+            message=message,
+            reader=self._reader,
+            embedder=self._embedder,
+        )
+
+    @verb()
+    def revert(
+        self,
+        commit_id: str,
+        branch: str = MAIN,
+        *,
+        strategy: MergeStrategy | None = None,
+        strategies: Mapping[str, str] | None = None,
+        resolve: Resolutions | None = None,
+        expect_head: str | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+    ) -> MergeResult:
+        """Undo one commit of a branch by a new one; of a merge, what it brought.
+
+        What was changed again since is in conflict, as in a merge: `ours` is what the branch has now, `theirs` what it
+        had before the commit. `strategy`, `strategies` and `resolve` are those of `branches.merge`.
+
+        Raises:
+            MergeConflictError: something stays in conflict; nothing changed.
+            InputError: it is the first commit, or not in the history of the branch.
+            ConflictError: the schema was another one then.
+        """
+        from omnigraph.engine.operations.merge.revert import RevertRequest, revert_commit
+
+        context = self.context
+        head = None if expect_head is None else context.manifest.history.whole_id(expect_head)
+        ways = (strategy, strategies or {}, resolve)
+        return revert_commit(context, RevertRequest(commit_id, branch, *ways, head, actor, message))
+
+    @verb()
+    def diff(
+        self,
+        older: Moment,
+        newer: Moment,
+        *,
+        types: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        ops: Sequence[str] = (),
+        values: ToldValues = "changed",
+    ) -> Diff:
+        """What it takes to get from one state to another: entities inserted, updated and deleted.
+
+        A state is named by its branch, or as `at` of `query` names the past of main. `types`, `kinds` (`node`,
+        `edge`) and `ops` (`insert`, `update`, `delete`) leave out the rest; `values` is `none`, `changed` (of updates
+        what differs, no vectors and blobs) or `full`. The cost is that of the difference, whatever the size of the
+        graph; values are compared when the difference is found and read when it is gone through.
+
+        Raises:
+            NotFoundError: there is no such state.
+            VersionReclaimedError: cleanup has removed one of them.
+        """
+        wanted = wanted_changes(types, kinds, ops)
+        return compare(self.context, older, newer, wanted, told_values(values))
 
     def close(self) -> None:
-        """Forget what is cached. A graph needs no closing to be safe: every acknowledged write is already there."""
+        """Give back memory and threads, with the last handle of a root; from then on every verb is refused.
+
+        It may be closed again, or never: every acknowledged write is already there.
+        """
+        self._closed = True
+        self._context.folds.stop()
         self._context.manifest.forget()
-        self._context.store.forget()
-
-
-def _read_plan(catalog: Catalog, source: str | os.PathLike[str], name: str | None) -> ReadPlan:
-    plan = known_plan(catalog, source, name) or compile_query(catalog, read_query(source), name)
-    if not isinstance(plan, ReadPlan):
-        raise ExecutionError(f"query '{plan.name}' changes the graph: run it with mutate")
-    return plan
+        self._reader.close()
+        if self._open.close():
+            _forget(self.uri)
 
 
 def _is_folder(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).endswith("/") or os.path.isdir(path)
-
-
-def _choose_engine(engine: str, source: Any, spark: Any, *, needs_spark: bool) -> tuple[str, str]:
-    """The engine of a load and why."""
-    if engine not in ("auto", "local", "spark"):
-        raise InputError(f"an engine is 'auto', 'local' or 'spark', not '{engine}'")
-    if engine == "local" and needs_spark:
-        raise InputError("error files and Spark settings need engine 'spark' or 'auto'")
-    if engine != "auto":
-        return engine, "it was asked for"
-    if needs_spark:
-        return "spark", "the load asks for something that Spark does"
-    choice = import_module(_PIPELINE).choose_engine(source, spark_running=spark is not None)
-    return choice.engine, choice.reason
-
-
-def resolve_snapshot(context: GraphContext, branch: str, at: str | int | None) -> Snapshot:
-    """The snapshot a read is meant to see."""
-    if branch == MAIN and at is None:
-        return context.manifest.snapshot()
-    name = parse_branch(branch)
-    if at is None:
-        return context.manifest.snapshot(name)
-    return context.manifest.history.snapshot_at(at, name)

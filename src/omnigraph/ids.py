@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import datetime
 from random import SystemRandom
-from typing import NewType
+from typing import NewType, TypeAlias
+
+from ulid import ULID
 
 from omnigraph.errors import InputError
 
@@ -19,12 +22,17 @@ OperationId = NewType("OperationId", str)
 TableKey = NewType("TableKey", str)
 TableVersion = NewType("TableVersion", int)
 
+Moment: TypeAlias = str | int | datetime
+"""A moment of the past as people name it: a commit id, a tag, a time, a snapshot id or a version."""
+
 MAIN = BranchName("main")
 SCHEMA_LOCK_BRANCH = BranchName("__schema_apply_lock__")
 RESERVED_ACTOR_PREFIX = "omnigraph:"
 RECOVERY_ACTOR = "omnigraph:recovery"
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
+MESSAGE_BYTES_MAX = 4_096
+"""How long the message of a commit may be: a publish writes those of the newest commits anew."""
 
 _RANDOM = SystemRandom()
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -32,9 +40,6 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 def new_ulid() -> str:
     """A fresh 26-character ULID; lexical order is age order to the millisecond."""
-    # Imported by the first that is made: the package looks up its own version, which takes a reader 40 ms for nothing.
-    from ulid import ULID
-
     return str(ULID())
 
 
@@ -97,12 +102,66 @@ def stored_branch(name: BranchName | str) -> str | None:
     return None if name == MAIN else str(name)
 
 
+def text_fault(text: str) -> str | None:
+    """Why a text cannot be stored, or None when it can: every text of a graph is stored as UTF-8.
+
+    >>> text_fault("Zürich"), text_fault("\\ud800")
+    (None, 'the text is not valid Unicode: it holds half of a surrogate pair')
+    """
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "the text is not valid Unicode: it holds half of a surrogate pair"
+    return None
+
+
+def storable(text: str) -> str:
+    """A text that can be stored for one that cannot: what is no Unicode is spelled as Python escapes it.
+
+    >>> storable("a\\ud800b")
+    'a\\\\ud800b'
+    """
+    return text if text_fault(text) is None else text.encode("utf-8", "backslashreplace").decode()
+
+
+def check_text(text: str, what: str) -> str:
+    """A text that is going to be stored, as it is; `what` names it in the message.
+
+    Raises:
+        InputError: it cannot be stored.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"{what} is a text, not {type(text).__name__}")
+    fault = text_fault(text)
+    if fault is not None:
+        raise InputError(f"{what} cannot be stored: {fault}")
+    return text
+
+
 def check_actor(actor: str | None) -> str | None:
-    """Refuse actors that only the engine itself may use, and blank ones."""
+    """Refuse actors that only the engine itself may use, blank ones, and those that cannot be stored."""
     if actor is None:
         return None
+    check_text(actor, "the actor")
     if not actor.strip():
         raise InputError("an actor must not be blank")
     if actor.startswith(RESERVED_ACTOR_PREFIX):
         raise InputError(f"actor '{actor}' is reserved: names starting with '{RESERVED_ACTOR_PREFIX}' are the engine's")
     return actor
+
+
+def check_message(message: str | None) -> str | None:
+    """Refuse messages of commits that say nothing, are too long, or cannot be stored."""
+    if message is None:
+        return None
+    check_text(message, "the message")
+    if not message.strip():
+        raise InputError("a message must not be blank: leave it out instead")
+    size = len(message.encode())
+    if size > MESSAGE_BYTES_MAX:
+        raise InputError(
+            f"a message has at most {MESSAGE_BYTES_MAX} bytes, this one has {size}: keep the rest elsewhere"
+        )
+    return message

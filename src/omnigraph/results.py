@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.boundary import leaving, verb
 from omnigraph.plan.results import rows_to_json
+from omnigraph.shown import Table
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
-    from omnigraph.engine.reading import ReadResult
-    from omnigraph.engine.reading.context import Step
+    from omnigraph.engine.read import ReadResult
+    from omnigraph.engine.read.context import Step
 
 SHOWN_ROWS = 10
-SHOWN_WIDTH = 48
 
 
 class QueryResult:
@@ -25,8 +27,10 @@ class QueryResult:
     Iterating gives dictionaries with JSON-ready values: dates as text, vectors as lists.
     """
 
-    def __init__(self, name: str, rows: ReadResult) -> None:
+    def __init__(self, name: str, rows: ReadResult, commit_id: str | None = None) -> None:
         self.query_name = name
+        self.commit_id = commit_id
+        """The commit whose state was read; a write may be made conditional on it."""
         self._rows = rows
 
     @property
@@ -48,53 +52,56 @@ class QueryResult:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self._rows.to_json()
+        return leaving(self._rows.to_json())
 
+    @verb()
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table."""
         return self._rows.to_table()
 
+    @verb()
     def to_batches(self, rows_max: int = 65_536) -> Iterator[pa.RecordBatch]:
         """The rows as a stream of Arrow batches, each made when it is reached."""
-        return self._rows.to_batches(rows_max)
+        return leaving(self._rows.to_batches(rows_max))
 
+    @verb()
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries with JSON-ready values."""
         return list(self._rows.to_json())
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow stream, for whatever takes one: polars, DuckDB, pyarrow, another load."""
+        stream = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return stream.__arrow_c_stream__(requested_schema)
+
+    @verb()
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars frame; needs polars installed."""
+        import polars
+
+        found: polars.DataFrame = polars.from_arrow(self.to_arrow())
+        return found
+
+    @verb()
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas frame; needs pandas installed."""
         return self.to_arrow().to_pandas(date_as_object=False)
 
-    def _head(self) -> list[list[str]]:
+    def _table(self, more: str, below: str = "") -> Table:
         head = next(iter(self._rows.to_batches(SHOWN_ROWS)), None)
         rows = rows_to_json(head) if head is not None else []
-        return [[_shown(value) for value in row.values()] for row in rows]
+        shown = [["null" if value is None else str(value) for value in row.values()] for row in rows]
+        left = len(self) - len(shown)
+        caption = f"{self.query_name}: {len(self):,} row{'' if len(self) == 1 else 's'}"
+        return Table(
+            caption + (more.format(left=left) if left else ""),
+            self.columns,
+            shown,
+            below.format(left=left) if left else "",
+        )
 
     def __repr__(self) -> str:
-        count = f"{len(self):,} row{'' if len(self) == 1 else 's'}"
-        head = self._head()
-        widths = [max(len(text) for text in column) for column in zip(self.columns, *head, strict=True)]
-        lines = [
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-            for row in [self.columns, ["─" * width for width in widths], *head]
-        ]
-        more = [f"… {len(self) - len(head):,} more"] if len(self) > len(head) else []
-        return "\n".join([f"{self.query_name}: {count}", *lines, *more])
+        return self._table("", "… {left:,} more").to_text()
 
     def _repr_html_(self) -> str:
-        import html  # Only a notebook asks for this.
-
-        header = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self._head()
-        )
-        caption = html.escape(f"{self.query_name}: {len(self):,} rows")
-        return f"<table><caption>{caption}</caption><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
-    text = str(value)
-    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 1] + "…"
+        return self._table(", {left:,} more than shown").to_html()

@@ -16,11 +16,12 @@ class Module:
     """One source file."""
 
     path: Path
+    package: Path = SOURCE
 
     @property
     def name(self) -> str:
         """Its dotted name without the package: `engine.storage.tables`."""
-        parts = self.path.relative_to(SOURCE).with_suffix("").parts
+        parts = self.path.relative_to(self.package).with_suffix("").parts
         return ".".join(part for part in parts if part != "__init__")
 
     @cached_property
@@ -45,5 +46,5 @@ class Module:
 
 
 @cache
-def modules() -> list[Module]:
-    return [Module(path) for path in sorted(SOURCE.rglob("*.py"))]
+def modules(package: Path = SOURCE) -> list[Module]:
+    return [Module(path, package) for path in sorted(package.rglob("*.py"))]

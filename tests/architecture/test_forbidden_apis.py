@@ -34,13 +34,13 @@ INLINE_CALLS = frozenset(
 
 RESIDUAL_SITES = {
     "cleanup_versions": {"engine.operations.cleanup", "engine.operations.forget", "engine.operations.migrate"},
-    "create_branch": {"engine.operations.branch", "engine.recovery.schema_lock", "engine.staging.commit"},
+    "create_branch": {"engine.operations.branch", "engine.coordination.schema_lock", "engine.commit.forks"},
     "delete_branch": {
         "engine.manifest.migrations",
         "engine.operations.branch",
         "engine.operations.cleanup",
         "engine.recovery.forks",
-        "engine.recovery.schema_lock",
+        "engine.coordination.schema_lock",
     },
 }
 """Who may use what Lance can only do inline; a new site is added here knowingly."""
@@ -136,7 +136,9 @@ def test_the_store_offers_nothing_that_writes_and_moves_a_head_at_once() -> None
     assert offered.isdisjoint({"append", "write", "insert", "update", "delete", "merge", "merge_insert", "overwrite"})
 
 
-def test_only_recovery_opens_the_folder_of_intents() -> None:
+def test_only_recovery_and_verify_open_the_folder_of_intents() -> None:
+    """`verify` looks at every file of a graph, and only looks."""
+    homes = ("engine.recovery", "engine.coordination", "engine.operations.verify")
     users = {
         module.name
         for module in _outside()
@@ -150,23 +152,4 @@ def test_only_recovery_opens_the_folder_of_intents() -> None:
         for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__recovery")
     }
-    assert {name for name in users | literal if not name.startswith("engine.recovery")} == set()
-
-
-def test_reads_convert_without_a_look_for_pandas() -> None:
-    """`omnigraph.catalog.arrays` has the same names, and does not make pyarrow import pandas."""
-
-    def conversions(module: Module) -> Iterator[tuple[str, int]]:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner, name = node.func.value, node.func.attr
-                home = owner.id if isinstance(owner, ast.Name) else ""
-                if (home, name) in {("pa", "array"), ("pa", "scalar"), ("pc", "fill_null")}:
-                    yield f"{home}.{name}", node.lineno
-                elif name == "to_numpy" and home != "arrays":
-                    yield name, node.lineno
-
-    readers = [module for module in modules() if module.within("engine.reading")]
-    found = {module.name: list(conversions(module)) for module in readers}
-    assert {name: hits for name, hits in found.items() if hits} == {}
-    assert len(readers) > 20
+    assert {name for name in users | literal if not name.startswith(homes)} == set()

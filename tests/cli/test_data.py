@@ -64,6 +64,15 @@ def test_load_says_what_it_did(root: Path) -> None:
     assert f"{commit_id} branch=main" in call("commit", "list", "--actor", "ana", root).out
 
 
+def test_files_behind_the_graph_are_loaded_as_data(root: Path) -> None:
+    people, more = root.parent / "people.csv", root.parent / "more.csv"
+    people.write_text("name,age\nAda,36\n")
+    more.write_text("name,age\nLinus,29\n")
+    outcome = call("load", root, people, more, "--type", "Person")
+    assert outcome.code == 0, outcome.err
+    assert "  node:Person  2" in outcome.out.splitlines()
+
+
 def test_load_as_json_has_both_sets_of_fields(root: Path) -> None:
     outcome = call("load", "--data", "-", "--mode", "overwrite", "--json", root, stdin=LINES)
     body = json.loads(outcome.out)
@@ -115,8 +124,21 @@ def test_a_load_of_nothing_sensible_is_refused(root: Path, words: list[str], say
     assert "Traceback" not in outcome.err
 
 
-def test_a_load_needs_a_mode(root: Path) -> None:
-    assert call("load", "--data", "x", root).code == 2
+def test_a_load_updates_what_is_there(loaded: Path) -> None:
+    line = json.dumps({"type": "Person", "data": {"name": "Ada", "age": 77}}) + "\n"
+    outcome = call("load", "--data", "-", "--mode", "update", "--json", loaded, stdin=line)
+    assert json.loads(outcome.out)["mode"] == "update"
+    missing = call("load", "--data", "-", "--mode", "update", loaded, stdin=line.replace("Ada", "zed"))
+    assert missing.code == 1
+    assert "Person 'zed' does not exist" in missing.err
+
+
+def test_a_load_appends_unless_it_is_told_otherwise(root: Path) -> None:
+    people = root.parent / "people.jsonl"
+    assert json.loads(call("load", "--data", people, root, "--json").out)["mode"] == "append"
+    again = call("load", "--data", people, root)
+    assert again.code != 0
+    assert "already has id" in again.err
     assert call("load", "--data", "x", "--mode", "replace", root).code == 2
 
 
@@ -148,8 +170,10 @@ def test_query_in_the_other_formats(loaded: Path, operator_home: Path) -> None:
     line = ["query", "everybody", "--query", queries(loaded), "--store", loaded]
     rows = list(csv.reader(io.StringIO(call(*line, "--format", "csv").out)))
     assert rows == [["name", "age"], ["Ada", "36"], ["Linus", "29"], ['Zoë, "Z"', "null"]]
-    metadata, *lines = call(*line, "--format", "jsonl").out.splitlines()
-    assert json.loads(metadata)["row_count"] == 3
+    told = call(*line, "--format", "jsonl", "--verbose")
+    lines = told.out.splitlines()
+    assert (len(lines), json.loads(told.err)["row_count"]) == (3, 3)
+    assert call(*line, "--format", "jsonl").err == ""
     assert json.loads(lines[2]) == {"name": 'Zoë, "Z"', "age": None}
     body = json.loads(call(*line, "--json").out)
     assert body == json.loads(call(*line, "--format", "json").out)
@@ -164,6 +188,25 @@ def test_query_reads_the_past(loaded: Path) -> None:
     line = ["query", "everybody", "--query", queries(loaded), "--store", loaded, "--snapshot"]
     assert call(*line, oldest).out.splitlines() == [f"0 rows from snapshot {oldest} via everybody", "(no rows)"]
     assert call(*line, newest).out.splitlines()[0] == f"3 rows from snapshot {newest} via everybody"
+    assert call(*line[:-1], "--at", oldest).out == call(*line, oldest).out
+
+
+def test_the_graph_of_a_query_may_be_its_positional(loaded: Path) -> None:
+    asked = ["query", "--query", queries(loaded), "--params", '{"age": 18}']
+    told = call(*asked, "adults", "--store", loaded)
+    assert told.code == 0
+    for words in (["adults", loaded], [loaded, "adults"]):
+        assert call(*asked, *words).out == told.out
+    inline = "query q() { match { $p: Person } return { count($p) as n } }"
+    assert call("query", loaded, "-e", inline, "--format", "csv").out.splitlines() == ["n", "3"]
+    assert call("explain", loaded, "-e", inline).code == 0
+    change = 'query q() { insert Person { name: "Bo" } }'
+    assert call("mutate", loaded, "-e", change, "--quiet").code == 0
+    assert call("query", loaded, "-e", inline, "--format", "csv").out.splitlines() == ["n", "4"]
+    for words in ([loaded, "a/b"], ["adults", "everybody"]):
+        refused = call(*asked, *words)
+        assert refused.code == 1
+        assert "both look like" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -40,4 +40,10 @@ def test_a_lost_race_has_the_body_of_the_specification() -> None:
         "error": "stale view of 'node:Person': expected manifest table version 9 but current is 11 — refresh and retry",
         "code": "conflict",
         "manifest_conflict": {"table_key": "node:Person", "expected": 9, "actual": 11},
+        "published_dataset_version_conflict": {
+            "entity_kind": "node",
+            "type_name": "Person",
+            "expected_published_dataset_version": 9,
+            "actual_published_dataset_version": 11,
+        },
     }

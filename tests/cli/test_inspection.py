@@ -9,7 +9,7 @@ from tests.cli.program import call
 
 import omnigraph
 from omnigraph.cli.commands.commit import parse_filters
-from omnigraph.cli.commands.schema import describe_step
+from omnigraph.cli.schema_steps import describe_step
 from omnigraph.errors import InputError
 
 SCHEMA = "// people\nnode Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
@@ -36,7 +36,8 @@ def test_snapshot_lists_every_table(root: Path) -> None:
 def test_the_first_commit_is_listed_and_shown(root: Path) -> None:
     (line,) = call("commit", "list", root).out.splitlines()
     commit_id, *facts = line.split()
-    assert facts == ["branch=main", "version=1"]
+    assert facts[:2] == ["branch=main", "version=1"]
+    assert facts[2].startswith("at=")
     shown = call("commit", "show", commit_id, root)
     assert shown.out.splitlines()[:3] == [
         f"graph_commit_id: {commit_id}",

@@ -1,6 +1,7 @@
 """`verify`, `repair`, `optimize`, `cleanup` and `recovery list`, on a graph that somebody else wrote into."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -71,9 +72,24 @@ def test_force_needs_confirm(root: Path) -> None:
     assert "--confirm" in outcome.err
 
 
+def test_cleanup_lists_what_would_go_and_then_removes_just_that(root: Path) -> None:
+    with omnigraph.connect(root) as graph:
+        for name in ("a", "b", "c"):
+            graph.load([{"type": "Person", "data": {"name": name}}])
+    before = sorted(str(path) for path in root.rglob("*") if "_cache" not in path.parts)
+    preview = call("cleanup", "--keep", "1", root)
+    assert preview.code == 0
+    assert re.fullmatch(r"node:Person: 3 versions of \S+ \S+ to \S+ \S+\n", preview.out)
+    (table,) = json.loads(call("cleanup", "--keep", "1", "--json", root).out)["tables"]
+    assert sorted(str(path) for path in root.rglob("*") if "_cache" not in path.parts) == before
+    done = json.loads(call("cleanup", "--keep", "1", "--confirm", "--json", root).out)["tables"]
+    assert [row["old_versions_removed"] for row in done] == [len(table["old_versions"])] == [3]
+    assert call("cleanup", "--keep", "1", root).out == "nothing to remove\n"
+
+
 def test_cleanup_is_a_preview_until_it_is_confirmed(root: Path) -> None:
     preview = call("cleanup", "--keep", "3", root)
-    assert (preview.code, preview.out) == (0, "")
+    assert (preview.code, preview.out) == (0, "nothing to remove\n")
     assert "pass --confirm" in preview.err
     done = call("cleanup", "--keep", "3", "--older-than", "7d", "--confirm", "--json", root)
     assert done.code == 0

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.cli.output import Layout, ReadView, csv_lines, render, table_lines
+from omnigraph.cli.output import Layout, ReadView, csv_lines, metadata_line, render, table_lines
 
 ADULTS = ReadView("adults", "main", None, ("name", "age"), [{"name": "Ada", "age": 36}, {"name": "Linus", "age": 29}])
 
@@ -45,10 +45,13 @@ def test_csv() -> None:
 
 def test_jsonl() -> None:
     assert lines(ADULTS, "jsonl") == [
-        '{"kind":"metadata","query_name":"adults","target":{"branch":"main","snapshot":null},"row_count":2}',
         '{"name":"Ada","age":36}',
         '{"name":"Linus","age":29}',
     ]
+
+
+def test_what_was_read_is_told_apart_from_the_rows() -> None:
+    assert metadata_line(ADULTS) == ('{"query_name":"adults","target":{"branch":"main","snapshot":null},"row_count":2}')
 
 
 def test_json() -> None:

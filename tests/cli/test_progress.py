@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from omnigraph.cli.progress import load_bar
-from omnigraph.pipeline.progress import Progress
+from omnigraph.engine.ingest.progress import Progress
 
 
 def test_a_terminal_sees_phase_rows_and_rate() -> None:

@@ -10,11 +10,11 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.graph import create
 from omnigraph.plan import compile_query
-from omnigraph.plan.operators import WritePlan
 from omnigraph.plan.parameters import bind
+from omnigraph.plan.statements import WritePlan
 
 SCHEMA = """
 node P { k: String @key  n: I64?  u: String? @unique }

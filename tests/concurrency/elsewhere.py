@@ -14,9 +14,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from omnigraph import failpoints
-from omnigraph.engine.recovery import owner
-from omnigraph.engine.recovery.presence import Presence
-from omnigraph.engine.staging import turns
+from omnigraph.engine.coordination import file_lock as turns
+from omnigraph.engine.coordination import owner
+from omnigraph.engine.coordination.heartbeat import Heartbeat
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import child_process
@@ -28,11 +28,7 @@ def settle_elsewhere(name: str) -> None:
     """Make this process one of another machine, as far as anybody can tell from its intents."""
     here = owner.this_process()
     elsewhere = owner.replace(here, host=name, boot_id=f"boot-of-{name}")
-    owner._identity.cache_clear()
-    owner.this_process = lambda: elsewhere  # type: ignore[assignment]
-    for module in ("sidecars", "drift", "schema_lock", "branch_lock", "presence"):
-        imported = __import__(f"omnigraph.engine.recovery.{module}", fromlist=["this_process"])
-        imported.this_process = owner.this_process
+    owner._identity = lambda pid: elsewhere  # type: ignore[assignment]
     # Turns are a courtesy among writers of one machine; where their files are was decided before this process began.
     tempfile.tempdir = turns._FILES.folder = tempfile.mkdtemp(prefix=f"omnigraph-{name}-")
 
@@ -43,7 +39,7 @@ def open_with_lease(root: str, lease_seconds: float, options: Mapping[str, str])
         os.environ[name] = value
     graph = connect(root)
     graph.context.recovery.intents.lease_seconds = lease_seconds
-    Presence.at(graph.context.store.objects).lease_seconds = lease_seconds
+    Heartbeat.at(graph.context.store.objects).lease.seconds = lease_seconds
     return graph
 
 

@@ -12,10 +12,11 @@ import pytest
 from tests.crash.writes import Mutation
 
 from omnigraph import failpoints
+from omnigraph.engine.coordination.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.operations.verify import verify
-from omnigraph.engine.recovery.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.storage import layout, steps
+from omnigraph.engine.storage.lance_internals import files
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, StorageError, VersionReclaimedError
 from omnigraph.graph import Graph, connect, create
@@ -74,7 +75,7 @@ def doing(at: At) -> Iterator[None]:
 def cut_deletion(graph: Graph, branch: str, path: str, *, keep: str) -> None:
     """Leave what a process leaves that dies while it removes the files of a branch, `keep` the last of them."""
     place = Path(graph.uri) / path / "tree" / branch
-    (Path(graph.uri) / layout.branch_ref(path, branch)).unlink()
+    (Path(graph.uri) / files.branch_ref(path, branch)).unlink()
     for folder in place.iterdir():
         if folder.name != keep:
             shutil.rmtree(folder)
@@ -113,7 +114,7 @@ def test_a_deletion_leaves_a_branch_alone_that_is_just_being_created_beside_it(g
     for name in ("agents/ann", "agents/bob"):
         store.residual.create_branch(path, name, source=None, version=version)
     # Lance writes the files of a branch before its ref.
-    (Path(graph.uri) / layout.branch_ref(path, "agents/bob")).unlink()
+    (Path(graph.uri) / files.branch_ref(path, "agents/bob")).unlink()
     store.residual.delete_branch(path, "agents/ann")
     assert store.branch_folders(path) == ["agents/bob"]
 
@@ -236,7 +237,7 @@ def test_cleanup_removes_what_cut_deletions_left(graph: Graph) -> None:
     cut_deletion(graph, "agents/ann", path, keep="_versions")
     store = graph.context.store
     assert store.branch_folders(layout.MANIFEST) == store.branch_folders(path) == ["agents/ann", "agents/bob"]
-    graph.maintenance.cleanup(keep_versions=100)
+    graph.maintenance.cleanup(keep=100)
     assert store.branch_folders(layout.MANIFEST) == store.branch_folders(path) == ["agents/bob"]
     assert people(graph, "agents/bob") == ["ann", "bob"]
 
@@ -246,7 +247,7 @@ def test_a_branch_whose_name_is_that_of_a_tables_folder_is_no_leftover(graph: Gr
     for name in ("a/_versions", "b/data"):
         graph.branches.create(name)
         add(graph, "bob", name)
-    graph.maintenance.cleanup(keep_versions=100)
+    graph.maintenance.cleanup(keep=100)
     assert graph.context.store.table_branches(path) == ["a/_versions", "b/data"]
     for name in ("a/_versions", "b/data"):
         assert people(connect(graph.uri), name) == ["ann", "bob"]

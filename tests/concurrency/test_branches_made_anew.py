@@ -165,8 +165,8 @@ def test_two_machines_do_not_create_one_branch_at_once(graph: Graph) -> None:
 
 
 def _lock_of_a_living_stranger() -> str:
-    from omnigraph.engine.recovery.owner import replace, this_process
-    from omnigraph.engine.recovery.schema_lock import LockRecord
+    from omnigraph.engine.coordination.lock import LockRecord
+    from omnigraph.engine.coordination.owner import replace, this_process
     from omnigraph.ids import OperationId, new_ulid, now_micros
 
     stranger = replace(this_process(), host="far", lease_until=now_micros() + 60_000_000)

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import re, sys
 from omnigraph.engine.operations.export import export_lines
@@ -36,15 +38,62 @@ for text in ('query m() { delete N0 where k = "a" }', 'query m() { update N1 set
 print("\\n".join(export_lines(context.catalog, context.manifest.snapshot())))
 """
 
+MERGING = """
+import json, re, sys
+from omnigraph.engine.storage import steps
+from omnigraph.errors import MergeConflictError
+from omnigraph.graph import create
 
-def test_steps_messages_and_output_do_not_depend_on_the_hash_seed(tmp_path):
+def say(*words):
+    print(*(re.sub(r"[0-9A-Z]{26}|[0-9a-f]{32,}|[0-9.]+(?= s$)", "<id>", str(word)) for word in words))
+
+class Recorder:
+    def before(self, name, target):
+        if name not in ("read_text", "list_dir"):  # copies of several files wait for each other in any order
+            say(name, re.sub(r"[0-9]{20,}.*", "<file>", target.replace(sys.argv[1], "")))
+    def after(self, name, target):
+        pass
+
+schema = " ".join(
+    f"node N{n} {{ k: String @key  u: String? @unique  n: I32? }} edge E{n}: N{n} -> N0 @card(0..3)" for n in range(4)
+)
+graph = create(sys.argv[1] + "/graph", schema)
+def nodes(keys, **more):
+    return [{"type": f"N{n}", "data": {"k": k, **more}} for n in range(4) for k in keys]
+def edges(keys, *, to):
+    return [{"edge": f"E{n}", "from": k, "to": to, "data": {"id": f"{k}{to}"}} for n in range(4) for k in keys]
+graph.load(nodes("abcdefgh", n=0) + edges("abcd", to="a"), "append")
+graph.branches.create("review")
+graph.load(nodes("abc", n=1) + nodes("xy", n=1) + edges("abx", to="h"), "merge", branch="review")
+graph.load([{"type": "N1", "data": {"k": "z", "u": "same"}}], "merge", branch="review")
+graph.load(nodes("bcd", n=2) + nodes("yw", n=2), "merge")
+graph.load([{"type": "N1", "data": {"k": "v", "u": "same"}}], "merge")
+for n in range(4):
+    graph.mutate(f'query q() {{ delete N{n} where k = "h" }}')
+steps.observe(Recorder())
+say(json.dumps(graph.branches.plan_merge("review").to_json()))
+for conflict in graph.branches.conflicts("review"):
+    say(json.dumps(conflict.to_json()))
+try:
+    graph.branches.merge("review")
+except MergeConflictError as refused:
+    say(refused, refused.total, json.dumps(refused.by_kind), json.dumps(refused.conflicts))
+def take(conflict):
+    return {"orphan_edge": "drop_edge", "unique_violation": {"set": {"u": None}}}.get(conflict.kind)
+say(json.dumps(graph.branches.merge("review", strategy="theirs", resolve=take).to_json()))
+print("\\n".join(sorted(graph.export())))
+"""
+
+
+@pytest.mark.parametrize("script", [SCRIPT, MERGING], ids=["writing", "merging"])
+def test_steps_messages_and_output_do_not_depend_on_the_hash_seed(script, tmp_path):
     outputs = []
     for seed in ("1", "2"):
         folder = tmp_path / seed
         folder.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(folder)], env=environment, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", script, str(folder)], env=environment, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
         outputs.append([line for line in done.stdout.splitlines() if "MutationResult" not in line])

@@ -26,15 +26,16 @@ from omnigraph.testing.failpoints import configured
 NODE = '{"type":"P","data":{"k":"%s","n":%d}}'
 
 MATRIX = """
-first       append  insert  merge  update  delete  overwrite  optimize  schema
-append      ok      ok      ok     409     409     409        ok        lock
-insert      ok      ok      ok     409     409     409        ok        lock
-merge       ok      ok      ok     409     409     409        ok        lock
-update      ok      ok      ok     409     409     409        ok        lock
-delete      ok      ok      ok     409     409     409        ok        lock
-overwrite   ok      ok      ok     409     409     409        ok        lock
-optimize    ok      ok      ok     409     409     409        ok        lock
-schema      new     new     new    new     new     new        ok        lock
+first       append  insert  merge  update  patch  delete  overwrite  optimize  schema
+append      ok      ok      ok     409     409    409     409        ok        lock
+insert      ok      ok      ok     409     409    409     409        ok        lock
+merge       ok      ok      ok     409     409    409     409        ok        lock
+update      ok      ok      ok     409     409    409     409        ok        lock
+patch       ok      ok      ok     409     409    409     409        ok        lock
+delete      ok      ok      ok     409     409    409     409        ok        lock
+overwrite   ok      ok      ok     409     409    409     409        ok        lock
+optimize    ok      ok      ok     409     409    409     409        ok        lock
+schema      new     new     new    new     new    new     new        ok        lock
 """
 
 FIRST = {
@@ -42,6 +43,7 @@ FIRST = {
     "merge": lambda g: g.load(NODE % ("b", 1), NODE % ("m", 1), mode="merge"),
     "insert": lambda g: g.mutate('insert P { k: "m", n: 1 }'),
     "update": lambda g: g.mutate('update P set { n: 1 } where k = "b"'),
+    "patch": lambda g: g.load(NODE % ("b", 1), mode="update"),
     "delete": lambda g: g.mutate('delete P where k = "c"'),
     "overwrite": lambda g: g.load(NODE % ("a", 1), NODE % ("b", 1), mode="overwrite"),
     "optimize": lambda g: optimize(g.context),
@@ -52,6 +54,7 @@ OTHER = {
     "merge": lambda g, base: g.load(NODE % ("b", 2), mode="merge", base=base),
     "insert": lambda g, base: g.mutate('insert P { k: "z", n: 2 }', base=base),
     "update": lambda g, base: g.mutate('update P set { n: 2 } where k = "a"', base=base),
+    "patch": lambda g, base: g.load(NODE % ("a", 2), mode="update", base=base),
     "delete": lambda g, base: g.mutate('delete P where k = "a"', base=base),
     "overwrite": lambda g, base: g.load(NODE % ("a", 2), NODE % ("b", 2), mode="overwrite", base=base),
     "optimize": lambda g, base: optimize(g.context),

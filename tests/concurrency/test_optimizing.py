@@ -153,6 +153,7 @@ def test_rows_that_change_while_a_table_is_optimized_make_it_begin_again(graph: 
     assert len(graph.snapshot().open(NOTE).fragments()) == 1
 
 
+@pytest.mark.long
 def test_a_table_that_others_take_first_is_tried_again_without_compacting_anew(graph: Graph) -> None:
     """The writer comes between the last look at the tables and the commit that takes them."""
     compactions: list[int] = []

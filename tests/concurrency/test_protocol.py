@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from omnigraph.engine.staging.cancellation import Cancellation
+from omnigraph.engine.commit.cancellation import Cancellation
 from omnigraph.engine.storage import steps
 from omnigraph.errors import CancelledWriteError, ConstraintError, ExpectedVersionMismatchError
 

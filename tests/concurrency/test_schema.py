@@ -79,7 +79,7 @@ def test_a_schema_changes_among_writers_readers_and_branches(tmp_path: Path) -> 
         time.sleep(0.01)
     while changed < CHANGES and time.monotonic() < deadline:
         try:
-            graph.schema.apply(BACK if changed % 2 else WIDER)
+            graph.schema.apply(BACK if changed % 2 else WIDER, confirm_drops=True)
             changed += 1
             time.sleep(0.2)
         except (ConflictError, RecoveryRequiredError):

@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
-from omnigraph.engine.staging.committed import SnapshotView
 from omnigraph.engine.storage.staged import stage_changes
+from omnigraph.engine.write.committed import SnapshotView
 from omnigraph.errors import ConstraintError, DriftError
 from omnigraph.ids import RECOVERY_ACTOR, CommitId, TableKey, new_ulid, now_micros
 

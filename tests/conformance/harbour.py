@@ -22,7 +22,7 @@ from tests.conformance.rows import Row, Step
 
 import omnigraph
 from omnigraph.catalog.arrow import table_schema
-from omnigraph.catalog.migration import MigrationPlan, plan_migration
+from omnigraph.catalog.migration import MigrationPlan
 from omnigraph.catalog.model import Annotation, Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.embedding import EmbeddingConfig, Provider, make_embedder
@@ -56,6 +56,7 @@ CLASSES: dict[str, type[GraphError]] = {
     "not_found": NotFoundError,
     "exec": ExecutionError,
     "input": InputError,
+    "schema": SchemaError,
 }
 COMPILE_CLASSES = ("parse", "type", "catalog")
 CHANGING = ("write", "call", "load", "apply", "branch")
@@ -87,6 +88,7 @@ class Harbour:
         self._is_empty = False
         self._is_read_only = False
         self._commits = 0
+        self._past: Any = None
         self._query: dict[str, str] = {}
         self._compile: Callable[[], Any] = lambda: None
         self._action: Callable[[], Any] = lambda: None
@@ -203,7 +205,7 @@ class Harbour:
 
     def _plan(self, desired: str) -> None:
         self._desired = desired
-        self._begin(lambda: plan_migration(compile_schema(SCHEMA), compile_schema(desired)))
+        self._begin(lambda: self.graph.schema.plan(desired), lambda: compile_schema(desired))
 
     def do_supported(self, step: Step) -> None:
         plan: MigrationPlan = self.result()
@@ -214,7 +216,7 @@ class Harbour:
         assert self.result().to_json()["steps"] == _json_lines(step.text)
 
     def do_data_loss(self, step: Step) -> None:
-        plan = plan_migration(compile_schema(SCHEMA), compile_schema(self._desired), allow_data_loss=True)
+        plan = self.graph.schema.plan(self._desired, allow_data_loss=True)
         assert plan.to_json()["steps"] == _json_lines(step.text)
 
     def do_refused(self, step: Step) -> None:
@@ -233,11 +235,20 @@ class Harbour:
         desired = self._desired
 
         def apply() -> Any:
-            report = schema.apply(desired)
+            report = schema.apply(desired, confirm_drops=step.text == "confirmed")
             self._schema = desired
             return report
 
         self._begin(apply)
+
+    def do_broken(self, step: Step) -> None:
+        """The number of rows in the way, then the ids of the first."""
+        (refusal,) = [item for item in self.result().to_json()["steps"] if item["kind"] == "unsupported_change"]
+        assert " ".join([str(refusal["row_count"]), *(row["id"] for row in refusal["rows"])]) == step.text
+
+    def do_past(self, step: Step) -> None:
+        """The commit before this row, which later reads of the row are about."""
+        self._past = self.graph.snapshot().head
 
     def do_applied(self, step: Step) -> None:
         assert self.result().applied is (step.text == "true")
@@ -270,7 +281,10 @@ class Harbour:
         return json.loads(self._query.get("with", "{}"))
 
     def _read(self) -> Any:
-        return self.graph.query(self._source(), self._parameters())
+        return self.graph.query(self._source(), self._parameters(), at=self._past if "then" in self._query else None)
+
+    def do_then(self, step: Step) -> None:
+        self._query["then"] = step.text
 
     def do_rows(self, step: Step) -> None:
         result = self.result()
@@ -317,6 +331,14 @@ class Harbour:
     def do_affected(self, step: Step) -> None:
         outcome = self.result()
         assert f"{outcome.affected_nodes} {outcome.affected_edges}" == step.text
+
+    def do_ids(self, step: Step) -> None:
+        assert [list(touched.ids) for touched in self.result().ids] == json.loads(f"[{step.text}]")
+
+    def do_returned(self, step: Step) -> None:
+        found = self.result().returned
+        rows = [] if step.text == "none" else json.loads(f"[{step.text}]")
+        assert rows_to_json(found) == [_as_row(row, found.column_names) for row in rows]
 
     def do_commits(self, step: Step) -> None:
         graph = self.graph

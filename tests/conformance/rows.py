@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_HEAD = re.compile(r"(D?\d+)([a-z]?) ([BND])  (.+)")
+_HEAD = re.compile(r"([DA]?\d+)([a-z]?) ([BND])  (.+)")
 _VERBS = (
     "schema|nodes|edges|interfaces|columns|column|type|key|same as|annotations|accepted|error|write|affected|commits"
-    "|add|change|drop|supported|steps|data loss|refused|apply|applied|branch"
+    "|add|change|drop|supported|steps|data loss|refused|broken|past|then|apply|applied|branch|ids|returned"
     "|match|query|mutate|return|order|limit|params|with|rows|row count|ulids|call|bind|value|result|wire|sdk"
     "|empty|provider|load|loaded|export|round trip|blob|bytes|exported|lint|report"
 )

@@ -11,7 +11,7 @@ from tests.conformance.rows import Row, read_rows
 
 import omnigraph
 
-TABLES = ("schema", "evolution", "reads", "search", "mutations", "load", "decisions")
+TABLES = ("schema", "evolution", "reads", "search", "mutations", "load", "decisions", "additions")
 ROWS = [row for table in TABLES for row in read_rows(HERE / f"language_{table}.txt")]
 
 
@@ -50,6 +50,15 @@ def test_the_tables_hold_every_row_once() -> None:
     names = [row.name for row in ROWS]
     assert len(names) == len(set(names))
     assert {row.number for row in ROWS} >= {str(number) for number in range(1, 181)}
+
+
+@pytest.mark.parametrize("number", range(1, 34))
+def test_every_addition_has_rows_that_use_it_and_rows_that_are_refused(number: int) -> None:
+    rows = [row for row in ROWS if row.number == f"A{number}"]
+    refused = [row for row in rows if any(step.verb in ("error", "refused", "broken") for step in row.steps)]
+    assert len(rows) >= 3
+    assert refused
+    assert [row for row in rows if row not in refused]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.name} {row.title}") for row in ROWS])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.engine.coordination.intent import Effect, WriterKind
 from omnigraph.engine.recovery.classify import MODES, Mode, Observation, TableState, classify, mode_of
 from omnigraph.engine.recovery.decide import Situation, decide
-from omnigraph.engine.recovery.intent import Effect, WriterKind
-from omnigraph.engine.storage.tables import TransactionInfo
+from omnigraph.engine.storage.transactions import TransactionInfo
 from omnigraph.ids import OperationId, TableKey
 
 HERE = Path(__file__).parent

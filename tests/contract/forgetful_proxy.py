@@ -1,4 +1,6 @@
-"""A proxy that passes a request on and then loses the answer, as networks do."""
+"""A proxy that passes a request on and then loses the answer, as networks do, or its conditions, as some stores do.
+
+It can also be a store that does not copy, and knows what went through it."""
 
 import http.client
 import threading
@@ -18,6 +20,15 @@ class Forgetful(ThreadingHTTPServer):
         self.upstream = urlparse(upstream).netloc
         self.marker = marker
         self.losses = 0
+        self.conditions = "kept"
+        """What becomes of `If-None-Match` and `If-Match`: `kept`, `ignored` as by a store that does not know them, or
+        `refused` as by one that says so."""
+        self.copies = True
+        """Whether the store copies an object by itself when it is asked to."""
+        self.written: list[str] = []
+        self.copied: list[str] = []
+        self.bytes_passed: dict[str, int] = {}
+        """How much went through, either way, by the path of the object."""
         self.lost: list[str] = []
 
     @property
@@ -31,10 +42,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = dict(self.headers.items())
+        conditional = [name for name in headers if name.lower() in ("if-none-match", "if-match")]
+        copies = "x-amz-copy-source" in {name.lower() for name in headers}
+        if self.command == "PUT":
+            (self.server.copied if copies else self.server.written).append(self.path)
+        if copies and not self.server.copies:
+            self._refuse(400, b"InvalidRequest")
+            return
+        if self.command == "PUT" and conditional and self.server.conditions == "refused":
+            self._refuse()
+            return
+        if self.command == "PUT" and self.server.conditions == "ignored":
+            headers = {name: value for name, value in headers.items() if name not in conditional}
         upstream = http.client.HTTPConnection(self.server.upstream, timeout=30)
-        upstream.request(self.command, self.path, body=body, headers=dict(self.headers.items()))
+        upstream.request(self.command, self.path, body=body, headers=headers)
         answer = upstream.getresponse()
         content = answer.read()
+        path = urlparse(self.path).path
+        self.server.bytes_passed[path] = self.server.bytes_passed.get(path, 0) + len(body) + len(content)
         if self.command == "PUT" and self.server.marker in self.path and self.server.losses and answer.status == 200:
             self.server.losses -= 1
             self.server.lost.append(self.path)
@@ -50,6 +76,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def _refuse(self, status: int = 501, code: bytes = b"NotImplemented") -> None:
+        content = b"<Error><Code>" + code + b"</Code><Message>not implemented</Message></Error>"
+        self.send_response_only(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass_on
 

@@ -57,6 +57,7 @@ def note(graph: Graph, text: str) -> None:
     graph.mutate(f'query q() {{ insert Note {{ text: "{text}" }} }}')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stop_at", "kind"), WINDOWS)
 def test_a_writer_that_went_silent_and_comes_back_does_no_harm(
     stop_at: str, kind: RecoveryKind, place: tuple[str, Mapping[str, str]], tmp_path: Path

@@ -1,8 +1,8 @@
 """Driver processes that share one JVM: each is a driver of its own, and none has to start Spark.
 
-What a load does to storage happens in the Python process of its driver. So a process that attaches to the Spark
-context of a JVM that is running already, and then is killed, leaves exactly what a killed driver leaves, some seconds
-sooner.
+What a load or a merge makes visible is done by the Python process of its driver. So a process that attaches to the
+Spark context of a JVM that is running already, and then is killed, leaves exactly what a killed driver leaves, some
+seconds sooner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from tests.conftest import SPARK_SETTINGS
 
-from omnigraph.graph import Graph, connect
+from omnigraph import connect
+from omnigraph.choices import Engine
+from omnigraph.graph import Graph
+from omnigraph.ids import MAIN
 from omnigraph.pipeline.session import obtain_session
 
 if TYPE_CHECKING:
@@ -66,3 +69,32 @@ class SparkLoad:
 
     def again(self, graph: Graph) -> None:
         graph.load(self.source, mode=self.mode, engine="local", actor="act-bob", durability="fast")
+
+
+@dataclass(frozen=True)
+class SparkMerge:
+    """A merge on Spark, by a driver that attaches itself or has a session of its own; repeated by the local engine."""
+
+    jvm: Jvm | None = None
+    source: str = "review"
+    into: str = MAIN
+    strategy: str = "theirs"
+
+    def run(self, root: str) -> None:
+        self.attach()
+        self._merge(connect(root), "spark")
+
+    def again(self, graph: Graph) -> None:
+        self._merge(graph, "local")
+
+    def attach(self) -> None:
+        """Have a session, which a merge finds by itself."""
+        if self.jvm is not None:
+            self.jvm.attach()
+        else:
+            obtain_session(master="local[2]", conf=SPARK_SETTINGS)
+
+    def _merge(self, graph: Graph, engine: Engine) -> None:
+        how = {"strategy": self.strategy, "actor": "act-mia", "engine": engine}
+        result = graph.branches.merge(self.source, self.into, **how)  # type: ignore[arg-type]
+        assert result.commit_id is None or result.plan.engine == engine

@@ -1,27 +1,78 @@
-"""One write, one kind of fault, every storage operation."""
+"""One write, one kind of fault or the death of its process, every storage operation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.crash.summary import PROPERTY
 
-from omnigraph.testing.crash import Write, baseline, crash_at
-from omnigraph.testing.faults import Fault
+from omnigraph.testing.crash import Baseline, Write, baseline, check_death, crash_at, deaths
+from omnigraph.testing.faults import LOOKS, Fault
 
 OPERATIONS_MIN = 8
+CHANGES_MIN = 1
+"""How many operations at least change something, which are those that faults behind an operation visit."""
 
 Record = Callable[[str, object], None]
 
 
+def faults_and_death(*quick: Fault, among: Iterable[Fault] = Fault) -> list[Any]:
+    """Parameters: every fault that a process survives, and None for its death; those that are not quick are long.
+
+    What the two faults leave that end a process is looked at together, because the state before an operation is as a
+    rule the one after the operation before it.
+    """
+    alive = [fault for fault in among if not fault.kills]
+    found = [pytest.param(fault, marks=() if fault in quick else pytest.mark.long) for fault in alive]
+    return [*found, pytest.param(None, marks=pytest.mark.long, id="death")]
+
+
 def crash_everywhere(
-    write: Write, template: Path, scratch: Path, fault: Fault, record_property: Record, *, open_heals: bool = True
+    write: Write,
+    template: Path,
+    scratch: Path,
+    fault: Fault | None,
+    record_property: Record,
+    *,
+    open_heals: bool = True,
+    opening: bool = False,
 ) -> None:
-    """Visit N = 1, 2, … until no fault is met, and record how many cases there were."""
+    """Visit every storage operation with a fault, or with the death of the process, and record the number of cases.
+
+    `open_heals` is False for writes that only their repetition completes; `opening` says that a write is no more than
+    the opening of the graph.
+    """
     base = baseline(write, template, scratch)
+    if fault is None:
+        _die_everywhere(write, base, template, scratch, record_property, open_heals=open_heals)
+        return
     number = 1
-    while crash_at(write, base, template, scratch, fault, number, open_heals=open_heals) is not None:
+    while crash_at(write, base, template, scratch, fault, number, opening=opening) is not None:
         number += 1
     record_property(PROPERTY, number - 1)
-    assert number > OPERATIONS_MIN
+    assert number > (CHANGES_MIN if fault.follows else OPERATIONS_MIN)
+
+
+def operation_of(moment: str) -> str:
+    """The name in a text like `after operation 7, commit of …`."""
+    return moment.partition(", ")[2].partition(" of ")[0]
+
+
+def _die_everywhere(
+    write: Write, base: Baseline, template: Path, scratch: Path, record_property: Record, *, open_heals: bool
+) -> None:
+    met = dict.fromkeys((Fault.EXIT_BEFORE, Fault.EXIT_AFTER), 0)
+    last = ""
+    for death in deaths(write, template, scratch):
+        if death.moments[0] == last.replace("before", "after", 1):
+            assert operation_of(last) not in LOOKS, f"it is said to look only, and changed something: {last}"
+        last = death.moments[-1]
+        check_death(write, base, death, open_heals=open_heals)
+        for moment in death.moments:
+            met[Fault.EXIT_BEFORE if moment.startswith("before") else Fault.EXIT_AFTER] += 1
+    for fault, count in met.items():
+        record_property(f"{PROPERTY}: {fault.value}", count)
+        assert count >= OPERATIONS_MIN

@@ -1,8 +1,8 @@
 """Writer processes that are killed at any moment, and say beforehand and afterwards what they wrote.
 
 There is one writer per slot at a time. All insert and update on main, where they meet; two of them also create a
-branch, write on it and delete it again, under one name each; one changes the schema; one loads; one reads every
-branch, compacts and cleans up.
+branch, write on it, merge it and delete it again, under one name each; one changes the schema; one loads; one reads
+every branch, compacts and cleans up.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Worker:
         if self.slot == KEEPING:
             self.do(("read", "optimize", "read", "cleanup")[number % 4], name, "main", {})
         elif self.slot in BRANCHING and turn >= 4:
-            kind = ("create", "insert", "insert", "delete")[turn - 4]
+            kind = ("create", "insert", "merge", "delete")[turn - 4]
             self.do(kind, name, self.branch, {"age": number})
         elif self.slot == CHANGING and turn in (3, 7):
             self.do("schema", name, "main", {"desired": SCHEMAS[(number // 4) % 2]})
@@ -118,6 +118,9 @@ class Worker:
         if branch not in self.graph.branches.list():
             self.graph.branches.create(branch)
 
+    def _merge(self, name: str, branch: str, facts: dict[str, Any]) -> None:
+        self.graph.branches.merge(branch, "main", actor=self.worker)
+
     def _delete(self, name: str, branch: str, facts: dict[str, Any]) -> None:
         try:
             self.graph.branches.delete(branch)
@@ -139,12 +142,12 @@ class Worker:
         self.graph.maintenance.optimize(actor=self.worker)
 
     def _cleanup(self, name: str, branch: str, facts: dict[str, Any]) -> None:
-        report = self.graph.maintenance.cleanup(keep_versions=20)
+        report = self.graph.maintenance.cleanup(keep=20)
         if report.failed:
             raise AssertionError(f"cleanup failed: {report}")
 
     def _schema(self, name: str, branch: str, facts: dict[str, Any]) -> None:
-        self.graph.schema.apply(facts["desired"], actor=self.worker)
+        self.graph.schema.apply(facts["desired"], actor=self.worker, confirm_drops=True)
 
 
 def write_until_killed(root: str, journal: str, slot: int, worker: str) -> None:

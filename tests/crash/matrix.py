@@ -1,9 +1,10 @@
-"""Windows that are known under a name and have none here: which test goes through each, or what it waits for.
+"""Windows that are known under a name and have none here: which test goes through each, or why it does not exist.
 
 Every other window of the crash matrix is a failpoint of its own name, and has a test (see `test_failpoint_names`).
 """
 
-MERGE = "waits for merging branches; the confirmation it needs is tested where intents are stored and read"
+ONE_COMMIT = "does not exist: a table of a merge is changed by one commit"
+NO_INDEX = "does not exist: a merge builds no index"
 
 ELSEWHERE = {
     # The commit table is not branched, so there is nothing of it to reclaim with a branch.
@@ -19,17 +20,13 @@ ELSEWHERE = {
     "ensure_indices.post_sidecar_pre_fork": "does not exist: optimize works on main and forks nothing",
     # An intent that appears between the check and the gates: stopped where optimize stores its own.
     "optimize.post_recovery_check_pre_main_gate": "recovery.sidecar_write",
-    "branch_merge.adopt_after_append_pre_upsert": MERGE,
-    "branch_merge.adopt_after_upsert_pre_delete": MERGE,
-    "branch_merge.adopt_between_insert_chunks": MERGE,
-    "branch_merge.between_delete_chunks": MERGE,
-    "branch_merge.post_candidate_validation": MERGE,
-    "branch_merge.post_effects_pre_confirm": MERGE,
-    "branch_merge.post_phase_b_pre_manifest_commit": MERGE,
-    "branch_merge.post_publish_pre_lineage": MERGE,
-    "branch_merge.post_sidecar_pre_fork": MERGE,
-    "branch_merge.rewrite_after_delete_pre_index": MERGE,
-    "branch_merge.rewrite_after_merge_pre_delete": MERGE,
-    "change_feed.post_capture": "waits for the change feed",
-    "change_feed.pre_table_open": "waits for the change feed",
+    "branch_merge.adopt_after_upsert_pre_delete": ONE_COMMIT,
+    # What is appended goes in one commit behind the one that deletes: one window between the two.
+    "branch_merge.adopt_between_insert_chunks": "branch_merge.adopt_after_append_pre_upsert",
+    "branch_merge.between_delete_chunks": ONE_COMMIT,
+    "branch_merge.post_phase_b_pre_manifest_commit": "mutation.post_finalize_pre_publisher",
+    "branch_merge.post_publish_pre_lineage": "does not exist: the commit is published with what it commits",
+    "branch_merge.post_sidecar_pre_fork": "mutation.post_sidecar_pre_fork",
+    "branch_merge.rewrite_after_delete_pre_index": NO_INDEX,
+    "branch_merge.rewrite_after_merge_pre_delete": ONE_COMMIT,
 }

@@ -10,6 +10,7 @@ from omnigraph.testing.faults import Fault
 
 PROPERTY = "crash cases"
 RANDOM = "random kills"
+INTERRUPTS = "interrupts"
 _COLUMNS = [fault.value for fault in Fault]
 
 
@@ -21,13 +22,15 @@ class Report(Protocol):
     user_properties: list[tuple[str, object]]
 
 
-def writer_of(nodeid: str) -> tuple[str, str]:
-    """The writer and the fault a test is about.
+def writer_of(nodeid: str, told: str = "") -> tuple[str, str]:
+    """The writer and the fault a test is about; a test about several faults has `told` which one.
 
     >>> writer_of("tests/x.py::test_a_write_survives[insert a node-raise after]@group")
     ('insert a node', 'raise after')
     >>> writer_of("tests/x.py::test_maintenance_survives[outage]")
     ('maintenance', 'outage')
+    >>> writer_of("tests/x.py::test_a_write_survives[insert a node-death]", "exit after")
+    ('insert a node', 'exit after')
     """
     name, _, parameters = nodeid.rpartition("::")[2].partition("@")[0].rstrip("]").partition("[")
     writer, _, fault = parameters.rpartition("-")
@@ -36,7 +39,7 @@ def writer_of(nodeid: str) -> tuple[str, str]:
         writer = f"load {writer} on Spark"
     elif sentence == "recovery itself":
         writer = f"recovery {writer}"
-    return writer or sentence, fault
+    return writer or sentence, told or fault
 
 
 def counted(reports: Iterable[Report]) -> Mapping[str, Mapping[str, int]]:
@@ -46,8 +49,9 @@ def counted(reports: Iterable[Report]) -> Mapping[str, Mapping[str, int]]:
         if report.when != "call":
             continue
         for name, value in report.user_properties:
-            if name == PROPERTY:
-                writer, fault = writer_of(report.nodeid)
+            label, _, told = name.partition(": ")
+            if label == PROPERTY:
+                writer, fault = writer_of(report.nodeid, told)
                 found[writer][fault] += int(str(value))
     return found
 
@@ -63,15 +67,26 @@ def random_kills(reports: Iterable[Report]) -> list[str]:
     ]
 
 
+def interrupts(reports: Iterable[Report]) -> list[str]:
+    """How many interrupts there were apart from those of the crash loop, a line each."""
+    return [
+        f"interrupts: {value}"
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == INTERRUPTS
+    ]
+
+
 def table(cases: Mapping[str, Mapping[str, int]]) -> list[str]:
     """The lines of the summary; none when no case was run."""
     if not cases:
         return []
     width = max(len(writer) for writer in cases)
-    lines = [f"{'writer':{width}}  " + "  ".join(f"{column:>12}" for column in _COLUMNS) + f"  {'cases':>6}"]
+    lines = [f"{'writer':{width}}  " + "  ".join(f"{column:>16}" for column in _COLUMNS) + f"  {'cases':>6}"]
     for writer, by_fault in cases.items():
-        cells = "  ".join(f"{by_fault.get(column, 0) or '-':>12}" for column in _COLUMNS)
+        cells = "  ".join(f"{by_fault.get(column, 0) or '-':>16}" for column in _COLUMNS)
         lines.append(f"{writer:{width}}  {cells}  {sum(by_fault.values()):6}")
     totals = [sum(by_fault.get(column, 0) for by_fault in cases.values()) for column in _COLUMNS]
-    lines.append(f"{'all':{width}}  " + "  ".join(f"{total:12}" for total in totals) + f"  {sum(totals):6}")
+    lines.append(f"{'all':{width}}  " + "  ".join(f"{total:16}" for total in totals) + f"  {sum(totals):6}")
     return lines

@@ -70,7 +70,7 @@ def test_a_deletion_counts_once_the_branch_is_gone(name: str, dies: bool, diverg
     graph.mutate('query q() { insert Person { name: "new" } }', branch="review")
     assert len(content_of(graph)["review/node:Person"]) == len(before["main/node:Person"]) + 1
     graph.branches.delete("review")
-    graph.maintenance.cleanup(keep_versions=100)
+    graph.maintenance.cleanup(keep=100)
     assert refs(graph) == set()
 
 
@@ -79,7 +79,7 @@ def test_cleanup_reclaims_what_a_deletion_left(diverged: Path, scratch: Path) ->
     with configured(f"{failpoints.BRANCH_DELETE_BEFORE_TABLES}=return"):
         graph.branches.delete("review")
     assert refs(graph) == {"review"}
-    removed = graph.maintenance.cleanup(keep_versions=100)
+    removed = graph.maintenance.cleanup(keep=100)
     assert {name for table in removed.tables for name in table.forks_removed} == {"review"}
     assert refs(graph) == set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.errors import GraphError, VersionReclaimedError
+from omnigraph.errors import ChangeFeedGapError, GraphError, VersionReclaimedError
 from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import TableKey
 from omnigraph.testing.children import run_child
@@ -72,6 +72,26 @@ def test_a_blob_of_a_branch_made_anew_is_not_taken_for_the_old_one(graph: Graph)
     finally:
         failpoints.install(None)
     assert reader.read_blob("File", "b", "body", branch="review") == b"new"
+
+
+@pytest.mark.parametrize("window", [failpoints.FEED_POST_CAPTURE, failpoints.FEED_PRE_TABLE_OPEN])
+def test_a_feed_of_a_branch_made_anew_tells_nothing_of_the_new_one(window: str, graph: Graph) -> None:
+    start = f"after:{graph.snapshot().head}"
+    told = graph.changes.poll(start=start, branch="review")
+    assert [change.id for block in told.blocks for change in block.changes] == ["b"]
+
+    def meanwhile(name: str) -> None:
+        if name == window:
+            failpoints.install(None)
+            make_anew(graph)
+
+    late = connect(graph.uri, read_only=True)  # a store of its own, which has opened no table yet
+    failpoints.install(meanwhile)
+    try:
+        with pytest.raises(ChangeFeedGapError):
+            late.changes.poll(start=start, branch="review")
+    finally:
+        failpoints.install(None)
 
 
 def read_and_die(root: str) -> None:

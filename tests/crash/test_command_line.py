@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.property.graph_model import SCHEMA
+
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE
-from omnigraph.testing.model import SCHEMA
 
 HIRE = 'query hire() { insert Company { name: "acme" } insert Person { name: "ann" } }'
 

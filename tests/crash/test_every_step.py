@@ -1,79 +1,116 @@
 """Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
 
-Lost acknowledgements run always. Refusals, outages and kills, each in a process of its own, are marked long.
+Lost acknowledgements always run, and interrupts but for the longest writers. Refusals, outages and deaths of the
+process are marked long.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.crash.everywhere import Record, crash_everywhere
+from tests.crash.everywhere import Record, crash_everywhere, faults_and_death
 from tests.crash.writes import (
     LOADS,
+    MERGES,
     MUTATIONS,
     ON_A_BRANCH,
+    REVERTS,
     SCHEMAS,
+    TOGETHER,
     CreateBranch,
     DeleteBranch,
     Open,
     Optimize,
     Repair,
+    TakeOffSettings,
 )
 
 from omnigraph.engine.storage.staged import stage_changes
+from omnigraph.engine.write.settings import tables_with_removal
 from omnigraph.graph import connect
 from omnigraph.ids import TableKey
-from omnigraph.testing.crash import Write, copy_graph
-from omnigraph.testing.faults import Fault
+from omnigraph.testing.children import run_child
+from omnigraph.testing.crash import Write, copy_graph, deaths
+from omnigraph.testing.failpoints import CRASH_EXIT_CODE
+from omnigraph.testing.faults import Fault, FaultyStore
 
-WRITES: dict[str, Write] = {**MUTATIONS, **LOADS}
-QUICK = (Fault.RAISE_AFTER,)
-FAULTS = [pytest.param(fault, marks=() if fault in QUICK else pytest.mark.long) for fault in Fault]
+WRITES: dict[str, Write] = {**MUTATIONS, **LOADS, **TOGETHER}
+MERGING: dict[str, Write] = {**MERGES, **REVERTS}
+QUICK = (Fault.RAISE_AFTER, Fault.INTERRUPT_AFTER)
+FAULTS = faults_and_death(*QUICK)
+MANY_STEPS = faults_and_death(Fault.RAISE_AFTER)
+"""For writers of so many steps that even one kind of fault takes a while."""
+
+# Every merge runs always with one of the quick faults, in turn: they differ in what they write, not in how they end.
+MERGE_CASES = [
+    pytest.param(name, *each.values, marks=each.marks, id=f"{name}-{each.values[0] or 'death'}")
+    for number, name in enumerate(MERGING)
+    for each in faults_and_death(QUICK[number % 2])
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", WRITES)
-def test_a_write_survives(name: str, fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+def test_a_write_survives(name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
     crash_everywhere(WRITES[name], seeded, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ON_A_BRANCH)
 def test_a_write_on_a_branch_survives(
-    name: str, fault: Fault, branched: Path, scratch: Path, record_property: Record
+    name: str, fault: Fault | None, branched: Path, scratch: Path, record_property: Record
 ) -> None:
     crash_everywhere(ON_A_BRANCH[name], branched, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_creation_of_a_branch_survives(fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+def test_the_creation_of_a_branch_survives(
+    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
+) -> None:
     crash_everywhere(CreateBranch(), seeded, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_deletion_of_a_branch_survives(
-    fault: Fault, diverged: Path, scratch: Path, record_property: Record
+    fault: Fault | None, diverged: Path, scratch: Path, record_property: Record
 ) -> None:
     crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize(("name", "fault"), MERGE_CASES)
+def test_a_merge_survives(
+    name: str, fault: Fault | None, to_merge: dict[str, Path], scratch: Path, record_property: Record
+) -> None:
+    crash_everywhere(MERGING[name], to_merge[name], scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_change_of_the_schema_survives(
-    name: str, fault: Fault, seeded: Path, scratch: Path, record_property: Record
+    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
 ) -> None:
     crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_maintenance_survives(fault: Fault, seeded: Path, scratch: Path, record_property: Record) -> None:
+@pytest.mark.parametrize("fault", MANY_STEPS)
+def test_maintenance_survives(fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
     crash_everywhere(Optimize(), seeded, scratch, fault, record_property)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+def test_taking_off_settings_survives(
+    fault: Fault | None, configured: Path, scratch: Path, record_property: Record
+) -> None:
+    assert tables_with_removal(connect(configured, read_only=True).snapshot()) == ["node:Company", "node:Person"]
+    crash_everywhere(TakeOffSettings(), configured, scratch, fault, record_property)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_writer_that_only_publishes_survives(
-    fault: Fault, seeded: Path, scratch: Path, record_property: Record
+    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
 ) -> None:
     drifted = scratch / "drifted"
     context = connect(copy_graph(seeded, drifted)).context
@@ -86,9 +123,40 @@ def test_a_writer_that_only_publishes_survives(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
-    "where", ["after some tables", "after all tables", "after the publish", "after all tables of an overwrite"]
+    "where",
+    [
+        "after some tables",
+        "after all tables",
+        "after the publish",
+        "after all tables of an overwrite",
+        "between the commits of a merge",
+        "after the confirmation of a merge",
+    ],
 )
 def test_recovery_itself_survives(
-    where: str, fault: Fault, interrupted: dict[str, Path], scratch: Path, record_property: Record
+    where: str, fault: Fault | None, interrupted: dict[str, Path], scratch: Path, record_property: Record
 ) -> None:
-    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property)
+    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property, opening=True)
+
+
+@pytest.mark.parametrize("fault", [Fault.EXIT_BEFORE, Fault.EXIT_AFTER])
+def test_a_copy_is_what_a_kill_leaves(fault: Fault, seeded: Path, scratch: Path) -> None:
+    write, side = MUTATIONS["delete a node and its edges"], fault.value.removeprefix("exit ")
+    copies = {moment: stored_in(death.root) for death in deaths(write, seeded, scratch) for moment in death.moments}
+    copied = [found for moment, found in copies.items() if moment.startswith(side)]
+    for number in sorted({*range(1, len(copied) + 1, 5), len(copied)}):
+        root = copy_graph(seeded, scratch / f"killed-{number}")
+        assert run_child(killed, write, root, fault.value, number) == CRASH_EXIT_CODE
+        assert stored_in(Path(root)) == copied[number - 1], number
+
+
+def killed(write: Write, root: str, fault: str, number: int) -> None:
+    """Write until the process is ended at an operation."""
+    with FaultyStore(Fault(fault), number):
+        write.run(root)
+
+
+def stored_in(root: Path) -> Counter[str]:
+    """The names of everything a graph consists of, in which one generated name looks like another."""
+    generated = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{20,}|\b[0-9A-HJKMNP-TV-Z]{26}\b|[01]{20,}[0-9a-f]*|[0-9]{12,}")
+    return Counter(generated.sub("…", str(path.relative_to(root))) for path in root.rglob("*"))

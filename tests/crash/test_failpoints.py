@@ -212,7 +212,7 @@ def test_a_discarded_intent_is_recorded_once(seeded: Path, scratch: Path) -> Non
     assert graph.context.recovery.intents.list() == []
     notes = [note.code for note in verify(graph.context).notes]
     assert notes == ["orphan-fork"], "the ref is left for cleanup, which knows that no branch publishes it"
-    graph.maintenance.cleanup(keep_versions=10)
+    graph.maintenance.cleanup(keep=10)
     assert verify(graph.context).notes == []
 
 

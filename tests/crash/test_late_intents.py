@@ -10,9 +10,9 @@ import pytest
 from tests.crash.writes import MUTATIONS, Optimize
 
 from omnigraph import failpoints
+from omnigraph.engine.coordination import mutex as gates
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.decide import RecoveryKind
-from omnigraph.engine.staging import gates
 from omnigraph.errors import ConflictError, GraphError, RecoveryRequiredError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.crash import Write, baseline, check_recovered, copy_graph, crash_at_failpoint

@@ -84,7 +84,23 @@ def check_writes(graph: Graph, branch: str, done: set[str], not_done: set[str]) 
 def check_main(graph: Graph, lines: list[Line]) -> None:
     written = [line for line in lines if line.kind in WRITTEN and line.branch == "main"]
     done = {line.name for line in written if line.outcome == "done"}
+    for slot in BRANCHING:
+        done |= merged(branch_of(slot), lines)
     check_writes(graph, "main", done, {line.name for line in written if line.outcome == "refused"})
+
+
+def merged(branch: str, lines: list[Line], outcome: str = "done") -> set[str]:
+    """What was written on a branch before a merge of it was acknowledged, or begun."""
+    written: set[str] = set()
+    found: set[str] = set()
+    for line in (line for line in lines if line.branch == branch):
+        if line.kind == "delete" and line.outcome != "refused":
+            written = set()
+        elif line.kind == "insert" and line.outcome == "done":
+            written.add(line.name)
+        elif line.kind == "merge" and line.outcome == outcome:
+            found |= written
+    return found
 
 
 def check_branch(graph: Graph, branch: str, lines: list[Line]) -> None:
@@ -102,14 +118,16 @@ def check_branch(graph: Graph, branch: str, lines: list[Line]) -> None:
                 gone -= done
             elif line.outcome != "begin":
                 done = set()
-        elif line.outcome == "done":
+        elif line.kind in WRITTEN and line.outcome == "done":
             done.add(line.name)
-        elif line.outcome == "refused":
+        elif line.kind in WRITTEN and line.outcome == "refused":
             gone.add(line.name)
     if exists is not None:
         assert (branch in graph.branches.list()) == exists
     if exists:
-        check_writes(graph, branch, done - gone, gone - done)
+        # What was merged, or may have been, is on main, and so on every branch that was created there afterwards.
+        on_main = merged(branch, lines, "begin")
+        check_writes(graph, branch, done - gone, gone - done - on_main)
 
 
 def check_outcome(root: Path, journals: Path) -> dict[str, object]:
@@ -148,4 +166,4 @@ def test_killed_writers_lose_nothing_and_block_nobody(
     done = outcome["outcomes"]
     assert isinstance(done, dict)
     assert done["insert done"] > kills
-    assert all(done.get(f"{kind} done") for kind in ("load", "create", "delete", "read", "optimize")), done
+    assert all(done.get(f"{kind} done") for kind in ("load", "create", "merge", "delete", "read", "optimize")), done

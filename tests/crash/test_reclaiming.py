@@ -17,7 +17,7 @@ from omnigraph.graph import Graph, connect
 from omnigraph.testing.crash import Write, check_recovered, content_of, copy_graph, crash_at_failpoint
 from omnigraph.testing.failpoints import configured
 
-PRESENCE = import_module("omnigraph.engine.recovery.presence")
+LEASE = import_module("omnigraph.engine.coordination.lease")
 LATE = 'query q() { insert Person { name: "late" } insert Company { name: "late" } }'
 
 
@@ -34,7 +34,7 @@ def data_files(graph: Graph) -> set[str]:
 
 def clean(graph: Graph) -> int:
     """Clean up, keeping every version; returns how many files were reclaimed."""
-    report: CleanupReport = graph.maintenance.cleanup(keep_versions=1000)
+    report: CleanupReport = graph.maintenance.cleanup(keep=1000)
     assert not report.failed
     return sum(table.orphan_files_removed for table in report.tables)
 
@@ -102,7 +102,7 @@ def test_files_of_a_living_writer_stay(seeded: Path, scratch: Path) -> None:
 def test_a_writer_whose_files_were_reclaimed_while_it_stood_still_commits_none_of_them(
     seeded: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PRESENCE, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(LEASE, "GRACE_SECONDS", 0.0)
     graph = connect(copy_graph(seeded, scratch / "graph"))
     content = content_of(graph)
     with stopped_writer(graph.uri, LATE, failpoints.MUTATION_POST_STAGE, scratch, lease_seconds=1) as writer:

@@ -13,21 +13,20 @@ from typing import Any
 
 import pytest
 from tests.crash.driver import Jvm, SparkLoad
-from tests.crash.everywhere import Record, crash_everywhere
+from tests.crash.everywhere import Record, crash_everywhere, faults_and_death
 from tests.crash.test_reclaiming import clean, data_files
-from tests.crash.writes import CHANGED, PEOPLE, WHOLE
+from tests.crash.writes import CHANGED, GIVEN, PEOPLE, WHOLE
 
-from omnigraph import failpoints
+from omnigraph import connect, failpoints
 from omnigraph.engine.recovery import audit
-from omnigraph.graph import connect
 from omnigraph.testing.children import run_child
 from omnigraph.testing.crash import baseline, check_recovered, content_of, copy_graph, crash_at_failpoint
 from omnigraph.testing.faults import Fault, RecordingStore
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 
-DATA = {"append": PEOPLE, "merge": CHANGED, "overwrite": WHOLE}
-FAULTS = [Fault.RAISE_BEFORE, Fault.RAISE_AFTER, Fault.EXIT_BEFORE, Fault.EXIT_AFTER]
+DATA = {"append": PEOPLE, "merge": CHANGED, "update": GIVEN, "overwrite": WHOLE}
+FAULTS = faults_and_death(among=[Fault.RAISE_BEFORE, Fault.RAISE_AFTER])
 _GENERATED = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\b[0-9a-f]{40,}\b")
 
 
@@ -40,9 +39,9 @@ def source_of(scratch: Path, mode: str) -> str:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("mode", DATA)
 def test_a_load_on_spark_survives(
-    mode: str, fault: Fault, spark: Any, seeded: Path, scratch: Path, record_property: Record
+    mode: str, fault: Fault | None, spark: Any, seeded: Path, scratch: Path, record_property: Record
 ) -> None:
-    jvm = Jvm.of(spark) if fault.kills else None
+    jvm = Jvm.of(spark) if fault is None else None
     crash_everywhere(SparkLoad(source_of(scratch, mode), mode, jvm), seeded, scratch, fault, record_property)
 
 

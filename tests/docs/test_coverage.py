@@ -1,5 +1,6 @@
 """Commands, errors, words and links of the documentation are complete and true."""
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from omnigraph import errors
 from omnigraph.cli.exits import exit_code
 from omnigraph.cli.main import VERBS, build_application
+from omnigraph.wire import error_output
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -31,7 +33,7 @@ def _command_paths() -> Iterator[str]:
 
 def _rows_of_the_error_page() -> dict[str, list[str]]:
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \|(.*\|.*\|.*)\|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|(.*\|.*\|.*\|.*)\|$", text, re.MULTILINE)
     return {name: [cell.strip() for cell in rest.split("|")] for name, rest in rows}
 
 
@@ -50,6 +52,28 @@ def test_the_documented_code_is_the_real_one(error: type[errors.GraphError]) -> 
     cell = _rows_of_the_error_page()[error.__name__][0]
     if error is not errors.GraphError:
         assert f"`{error.default_code}`" in cell
+
+
+@pytest.mark.parametrize("error", _error_classes(), ids=lambda error: error.__name__)
+def test_the_documented_code_with_json_is_the_real_one(error: type[errors.GraphError]) -> None:
+    instance = error.__new__(error)
+    instance.message = ""
+    instance.facts = dict  # type: ignore[method-assign]
+    code = error_output(instance).get("code")
+    assert _rows_of_the_error_page()[error.__name__][-2] == (f"`{code}`" if code else "–")
+
+
+def test_every_code_that_the_source_names_is_documented() -> None:
+    codes = " ".join(cells[0] for cells in _rows_of_the_error_page().values())
+    named = {
+        node.value.value
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and str(node.arg).endswith("code") and isinstance(node.value, ast.Constant)
+    }
+    rules = {code for code in named if re.fullmatch(r"T([1-9]|1\d|2[0-4])", str(code))}
+    assert rules
+    assert [code for code in sorted(named - rules) if f"`{code}`" not in codes] == []
 
 
 def test_every_command_has_its_section_in_the_guide() -> None:

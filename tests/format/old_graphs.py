@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.identity import ir_json, schema_ir
 from omnigraph.catalog.resolve import compile_schema
-from omnigraph.engine.recovery.schema_files import state_text
+from omnigraph.engine.schema.files import state_text
 
 SCHEMA = "node Person { name: String @key  age: I64? }\nnode Town { name: String @key }\nedge Knows: Person -> Person"
 PERSON, TOWN, KNOWS = "nodes/40d76f1f51639ec0", "nodes/5a8cd3fb3a295b65", "edges/602a25a3bd0b455b"

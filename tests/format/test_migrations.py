@@ -13,7 +13,7 @@ from typing import Any
 
 import lance
 import pytest
-from tests.crash.everywhere import Record, crash_everywhere
+from tests.crash.everywhere import Record, crash_everywhere, faults_and_death
 from tests.crash.writes import Mutation, Open
 from tests.format.old_graphs import KEY, STAMP, OldGraph, old_graph
 
@@ -205,19 +205,21 @@ def test_a_manifest_that_contradicts_its_format_is_refused_and_left_alone(
     assert digest(old.root) == before
 
 
-FAULTS = [pytest.param(fault, marks=() if fault is Fault.RAISE_AFTER else pytest.mark.long) for fault in Fault]
+FAULTS = faults_and_death(Fault.RAISE_AFTER)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_migration_survives_a_crash_at_every_step(tmp_path: Path, fault: Fault, record_property: Record) -> None:
+def test_a_migration_survives_a_crash_at_every_step(
+    tmp_path: Path, fault: Fault | None, record_property: Record
+) -> None:
     old = old_graph(tmp_path / "g", 1)
     os.makedirs(tmp_path / "scratch")
-    crash_everywhere(Open(), old.root, tmp_path / "scratch", fault, record_property)
+    crash_everywhere(Open(), old.root, tmp_path / "scratch", fault, record_property, opening=True)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_write_that_migrates_its_branch_survives_a_crash_at_every_step(
-    tmp_path: Path, fault: Fault, record_property: Record
+    tmp_path: Path, fault: Fault | None, record_property: Record
 ) -> None:
     old = old_graph(tmp_path / "g", 1)
     omnigraph.connect(old.root).close()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, SCHEMA, names_in
 
+from omnigraph.engine.commit.drift import check
 from omnigraph.engine.recovery import RecoveryContext, audit, heal
 from omnigraph.engine.recovery.decide import Action, RecoveryKind
-from omnigraph.engine.recovery.drift import check
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import DriftError, FormatError
 from omnigraph.graph import Graph, connect, create

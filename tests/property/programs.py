@@ -6,9 +6,11 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
+from tests.plain.printer import clause_text, condition_text, expression_text
 
 from omnigraph.language import query_ast as q
 from omnigraph.language import schema_ast as s
@@ -25,6 +27,14 @@ def opaque(make: Callable[[], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
         return draw(made())
 
     return program()
+
+
+def mostly(common: st.SearchStrategy[Any], nested: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The common one three times of four, so that what holds more of its kind comes to an end.
+
+    `one_of` takes a strategy that is named several times once.
+    """
+    return st.integers(0, 3).flatmap(lambda number: common if number else nested)
 
 
 QUERY_KEYWORDS = [
@@ -60,6 +70,21 @@ QUERY_KEYWORDS = [
     "datetime",
     "true",
     "false",
+    "and",
+    "or",
+    "in",
+    "is",
+    "null",
+    "ends_with",
+    "matches",
+    "exists",
+    "optional",
+    "either",
+    "path",
+    "shortest",
+    "distinct",
+    "having",
+    "offset",
 ]
 KEYWORDS = [
     *QUERY_KEYWORDS,
@@ -181,51 +206,86 @@ schemas = st.lists(declarations, max_size=5).map(lambda items: s.Schema(tuple(it
 
 variables = st.builds(q.Variable, names)
 accesses = st.builds(q.PropertyAccess, names, names)
+signed = st.one_of(integers, floats, integers.map(lambda value: -value), floats.filter(bool).map(lambda value: -value))
 plain_literals = st.one_of(
     st.builds(q.Constant, st.one_of(texts, integers, floats, st.booleans())),
     st.builds(q.DateConstant, st.sampled_from(["date", "datetime"]), texts),
 )
-query_literals = plain_literals | st.builds(q.ListConstant, st.lists(plain_literals, max_size=3).map(tuple))
-values = st.one_of(query_literals, variables, st.builds(q.NowCall))
-aliases = st.builds(q.Alias, names.filter(lambda name: name not in ("true", "false", "as", "not")))
-nearest_calls = st.builds(q.NearestCall, accesses, values | accesses)
-bm25_calls = st.builds(q.Bm25Call, accesses | aliases, values)
-text_calls = opaque(
-    lambda: st.one_of(
-        st.builds(q.TextCall, st.sampled_from(["search", "match_text"]), accesses | aliases, values),
-        st.builds(q.TextCall, st.just("fuzzy"), accesses, values, st.none() | values),
-    )
+signed_literals = plain_literals | st.builds(q.Constant, signed)
+lists = st.builds(q.ListConstant, st.lists(signed_literals, max_size=3).map(tuple))
+query_literals = plain_literals | lists
+values = st.one_of(signed_literals, lists, variables, st.builds(q.Call, st.just("now")))
+aliases = st.builds(q.Alias, names.filter(lambda name: name not in ("true", "false")))
+leaves = opaque(lambda: st.one_of(accesses, aliases, query_literals, variables))
+# No function is called `not`: before a bracket that is a negation.
+FUNCTIONS = ["now", "search", "fuzzy", "bm25", "nearest", "rrf", "count", "sum", "lower", "round", "nope", "in"]
+calls = opaque(
+    lambda: st.builds(
+        q.Call, st.sampled_from(FUNCTIONS), st.lists(expressions, min_size=1, max_size=3).map(tuple), st.booleans()
+    ).filter(lambda call: not _is_date(call) and not _starts_with_bracket(call))
 )
-ranks = opaque(lambda: nearest_calls | bm25_calls)
-unranked = opaque(lambda: st.one_of(accesses, aliases, query_literals, st.builds(q.NowCall), variables))
-other_expressions = opaque(
-    lambda: st.one_of(
-        accesses,
-        aliases,
-        query_literals,
-        st.builds(q.NowCall),
-        ranks,
-        text_calls,
-        st.builds(q.RrfCall, ranks, ranks, st.none() | values),
-        st.builds(
-            q.AggregateCall,
-            st.sampled_from(["count", "sum", "avg", "min", "max"]),
-            accesses | variables | query_literals,
+expressions: st.SearchStrategy[q.ExpressionSyntax] = opaque(
+    lambda: mostly(
+        leaves,
+        st.one_of(
+            calls,
+            st.builds(q.Minus, st.one_of(accesses, variables, calls)),
+            st.builds(q.Arithmetic, st.sampled_from(["+", "-", "*", "/", "%"]), expressions, expressions),
         ),
     )
 )
-expressions = other_expressions | variables
+
+
+def _is_date(call: q.Call) -> bool:
+    return call.function in ("date", "datetime")
+
+
+def _starts_with_bracket(call: q.Call) -> bool:
+    """`f(distinct (…))` and `f(distinct -…)` are read as something else; so is an argument that is called distinct."""
+    first = expression_text(call.arguments[0])
+    return first.startswith("distinct") or (call.distinct and first.startswith(("(", "-")))
+
+
 comparisons = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+word_operators = st.sampled_from(["contains", "starts_with", "ends_with", "matches", "in"])
 hops = st.builds(q.Hops, integers, st.none() | integers)
-filters = opaque(
+tests = opaque(
     lambda: st.one_of(
-        st.builds(
-            q.FilterClause, other_expressions, comparisons | st.sampled_from(["contains", "starts_with"]), expressions
-        ),
-        st.builds(q.FilterClause, variables, comparisons, expressions),
-        st.builds(q.FilterClause, variables, st.sampled_from(["contains", "starts_with"]), other_expressions),
+        st.builds(q.Comparison, expressions, comparisons | word_operators, expressions),
+        st.builds(q.NullTest, expressions, st.booleans()),
+        st.builds(q.Truth, accesses | calls),
     )
 )
+conditions: st.SearchStrategy[q.ConditionSyntax] = opaque(
+    lambda: mostly(
+        tests,
+        st.one_of(
+            st.builds(q.Not, conditions),
+            st.builds(q.And, st.lists(conditions, min_size=2, max_size=3).map(tuple)),
+            st.builds(q.Or, st.lists(conditions, min_size=2, max_size=3).map(tuple)),
+        ),
+    ).filter(is_writable)
+)
+
+
+def is_writable(condition: q.ConditionSyntax) -> bool:
+    """A bare variable before a word, or a name that reads like an operator, would be read as something else."""
+    text = condition_text(condition)
+    return not re.match(r"\\$[a-z_][A-Za-z0-9_]* [a-z<]", text) and not re.search(r"\\bnot\\b", _without_not(condition))
+
+
+def _without_not(condition: q.ConditionSyntax) -> str:
+    """The text of a condition without the negations it means."""
+    match condition:
+        case q.Not(condition=inner):
+            return _without_not(inner)
+        case q.And(parts=parts) | q.Or(parts=parts):
+            return " ".join(map(_without_not, parts))
+        case q.NullTest(operand=operand):
+            return expression_text(operand)
+    return condition_text(condition)
+
+
 flat_clauses = opaque(
     lambda: st.one_of(
         st.builds(
@@ -240,41 +300,111 @@ flat_clauses = opaque(
             st.booleans(),
             st.none() | hops,
         ),
-        filters,
-        text_calls,
+        st.builds(
+            q.ShortestPath,
+            variables,
+            variables,
+            names.filter(lambda name: name != "not"),
+            variables,
+            hops,
+            st.booleans(),
+        ),
+        conditions,
     )
 )
-clauses: st.SearchStrategy[q.Clause] = opaque(lambda: flat_clauses | negations)
-negations = st.builds(q.Negation, st.lists(flat_clauses | opaque(lambda: negations), min_size=1, max_size=2).map(tuple))
+clauses: st.SearchStrategy[q.Clause] = opaque(lambda: mostly(flat_clauses, blocks))
+clause_lists = opaque(lambda: st.lists(clauses, min_size=1, max_size=3).map(tuple).filter(are_apart))
+blocks = opaque(
+    lambda: st.one_of(
+        st.builds(q.Negation, clause_lists),
+        st.builds(q.Exists, clause_lists),
+        st.builds(q.Optional, clause_lists),
+        st.builds(q.Either, st.lists(clause_lists, min_size=1, max_size=3).map(tuple)),
+    )
+)
+
+
+def are_apart(clauses: Sequence[q.Clause | q.ConditionSyntax]) -> bool:
+    """Whether no clause would be read as the continuation of the one before it."""
+    texts = [clause_text(clause) for clause in clauses]
+    for before, after in pairwise(texts):
+        if after.startswith(("-", "(", "[", "<")) or re.match(_CONTINUES, after) or before.endswith(" not"):
+            return False
+    return True
+
+
+_CONTINUES = r"(and|or|in|is|contains|starts_with|ends_with|matches|not)\b(?! \{)"
 orderings = opaque(
     lambda: st.one_of(
-        st.builds(q.Ordering, nearest_calls),
-        st.builds(
-            q.Ordering,
-            unranked | bm25_calls | text_calls,
-            st.sampled_from([None, "asc", "desc"]),
-        ),
+        st.builds(q.Ordering, expressions.filter(lambda e: not (isinstance(e, q.Call) and e.function == "nearest"))),
+        st.builds(q.Ordering, accesses | aliases, st.sampled_from([None, "asc", "desc"])),
     )
 )
+counts = opaque(lambda: st.one_of(st.none(), integers, variables))
 read_bodies = opaque(
     lambda: st.builds(
         q.ReadBody,
-        st.lists(clauses, min_size=1, max_size=4).map(tuple),
-        st.lists(st.builds(q.Projection, expressions, st.none() | names), min_size=1, max_size=3).map(tuple),
+        clause_lists,
+        st.lists(st.builds(q.Projection, expressions, st.none() | names), min_size=1, max_size=3)
+        .map(tuple)
+        .filter(_projections_are_apart),
         st.lists(orderings, max_size=2).map(tuple),
-        st.none() | integers,
+        counts,
+        st.booleans(),
+        st.lists(conditions, max_size=2).map(tuple).filter(are_apart),
+        counts,
     )
 )
-assignments = st.lists(st.builds(q.Assignment, names, values), min_size=1, max_size=3).map(tuple)
-predicates = st.builds(q.Predicate, names, comparisons, values)
+
+
+def _projections_are_apart(projections: Sequence[q.Projection]) -> bool:
+    """A name directly before a bracket would be called; commas keep everything else apart."""
+    return not any(isinstance(each.expression, q.AllProperties) for each in projections)
+
+
+# Conditions and expressions have their own tests; here they are small, for statements hold many of them.
+bare = st.builds(q.Alias, st.sampled_from(["age", "id", "from", "in", "or", "where", "set", "as", "optional", "null"]))
+small = opaque(
+    lambda: st.one_of(
+        accesses,
+        bare,
+        query_literals,
+        variables,
+        st.builds(q.Call, st.sampled_from(["lower", "coalesce"]), st.lists(bare, min_size=1, max_size=2).map(tuple)),
+        st.builds(q.Minus, accesses | variables),
+        st.builds(q.Arithmetic, st.sampled_from(["+", "-", "*", "/", "%"]), accesses | bare, bare),
+    )
+)
+small_tests = opaque(
+    lambda: st.one_of(
+        st.builds(q.Comparison, accesses | bare, comparisons | word_operators, small),
+        st.builds(q.NullTest, accesses | bare, st.booleans()),
+        st.builds(q.Truth, st.just(q.Constant(True))),
+    )
+)
+wheres = opaque(
+    lambda: st.one_of(
+        st.none(), small_tests, st.builds(q.Or, st.tuples(small_tests, small_tests)), st.builds(q.Not, small_tests)
+    )
+)
+assignments = opaque(lambda: st.lists(st.builds(q.Assignment, names, small), min_size=1, max_size=2).map(tuple))
+targets = opaque(lambda: type_names | variables)
+bound = opaque(lambda: st.none() | variables)
 statements = opaque(
     lambda: st.one_of(
-        st.builds(q.Insert, type_names, assignments),
-        st.builds(q.Update, type_names, assignments, predicates),
-        st.builds(q.Delete, type_names, predicates),
+        st.builds(q.Insert, type_names, assignments, bound),
+        st.builds(q.Update, targets, assignments, wheres, bound),
+        st.builds(q.Delete, targets, wheres),
     )
 )
-write_bodies = st.builds(q.WriteBody, st.lists(statements, min_size=1, max_size=3).map(tuple))
+write_bodies = opaque(
+    lambda: st.builds(
+        q.WriteBody,
+        st.lists(statements, min_size=1, max_size=2).map(tuple),
+        st.just(()) | st.lists(st.builds(q.Binding, variables, type_names), min_size=1, max_size=2).map(tuple),
+        st.just(()) | st.lists(st.builds(q.Projection, small, st.none() | names), min_size=1, max_size=2).map(tuple),
+    )
+)
 parameter_types = types.filter(lambda kind: kind.enum_values is None)
 queries = opaque(
     lambda: st.builds(

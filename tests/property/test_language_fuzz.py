@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.plain.printer import print_query_file, print_schema
 from tests.property import programs
 
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
@@ -16,7 +17,6 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.errors import GraphError, ParseError
 from omnigraph.language import parse_query_file, parse_schema, query_ast, schema_ast
-from omnigraph.language.printer import print_query_file, print_schema
 from omnigraph.plan import compile_file
 from omnigraph.plan.explain import explain
 
@@ -35,6 +35,16 @@ QUERIES = [
     'query e($k: String?) { insert Vessel { code: "AB-1", name: "X", kind: "tug", last_seen: now(), flags: ["a", "b"] }'
     ' insert Tows { from: $k, to: "x" } update Vessel set { notes: $k } where code = "AB-1" }',
     'query f() @description("d\\n") { delete Sailor where badge >= 7 delete Tows where from = "AB-3" }',
+    'query h($k: I64, $l: [String]) { match { $v: Vessel ($v.kind = "tug" or $v.length_m * 2 > -3.5) and not'
+    " $v.notes is null $v.code in $l optional { $v mooredAt $b } exists { $v tows $_ } either"
+    ' { $v.name matches "^A" } or { $v tows $x } } return distinct { $v.*, coalesce($b.code, lower($v.name)) as c }'
+    ' having { c > "a" } order { c } limit $k offset 2 }',
+    "query i() { match { path $p = shortest $a <tows>{1,6} $b $a != $b } return { length($p) as n, collect(distinct"
+    " $a.code) as l, sum($a.length_m) / count($a) as m } having { n > 1 m is not null } order { n desc } offset 1 }",
+    "query j($k: String) { match { $v: Vessel $v $e:tows $w } update $v set { notes: concat($w.name, notes), length_m:"
+    ' -length_m + 1.5 } where kind in ["tug"] or notes is null update $e set { line: $k } as $x return { $v.code } }',
+    'query k() { insert Tows { from: lower("A"), to: "b" } as $t return { $t.id, $t.line } }',
+    'query l() { delete Vessel where not (name starts_with "x" and true) delete Tows where from != to }',
     'query g() { match { $v: Vessel $v.built < date("2001-05-04") $v.flags contains "ice" } return { $v } }',
 ]
 
@@ -106,7 +116,7 @@ def fuzz(
 def test_a_plan_has_steps_exactly_when_two_schemas_differ_in_meaning(text: str) -> None:
     accepted = compile_schema(text)
     differing = 0
-    for changed in programs.damaged([text], 800, seed=7):
+    for changed in programs.damaged([text], 1_000, seed=7):
         try:
             desired = compile_schema(changed)
         except GraphError:

@@ -21,6 +21,10 @@ SHORT_QUERIES = [
     "query c($p: I32?) { match { $a tows{1,2} $b } return { $a.code } }",
     "query d() { match { $v: Vessel not { $v tows $_ } } return { count($v) } limit 1 }",
     "query e($c: String) { insert Berth { code: $c, depth_m: 1.5 } }",
+    'query g() { match { $v: Vessel $v.kind = "a" or not ($v.code in ["b"] and $v.built is null) } return { $v.* } }',
+    "query h($k: I32) { match { $v: Vessel optional { $v tows $x } } return distinct { -$v.length_m + 1 as n } }",
+    "query i() { match { path $p = shortest $a tows{1,3} $b } return { count(distinct $a) as n } having { n > 1 } }",
+    "query j() { match { either { $a tows $b } or { $b tows $a } exists { $a mooredAt $_ } } return { $a } offset 1 }",
     'query f() { match { $v: Vessel search($v.name, "q") } return { $v.code } order { bm25($v.name, "q") } }',
 ]
 

@@ -1,10 +1,10 @@
 """Printing a tree and parsing the text gives the tree back."""
 
 from hypothesis import given, settings
+from tests.plain.printer import print_query_file, print_schema
 from tests.property import programs
 
 from omnigraph.language import parse_query_file, parse_schema, query_ast, schema_ast
-from omnigraph.language.printer import print_query_file, print_schema
 
 
 @settings(max_examples=120, deadline=None)

@@ -8,15 +8,20 @@ from collections import Counter
 import lance
 import pyarrow as pa
 import pytest
+from tests.plain.evaluator import PlainGraph, TooManyTriesError, evaluate
+from tests.plain.values import PlainFailure
 
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.engine.reading import ReadOptions, execute, lookup
-from omnigraph.engine.reading import nodes as nodes_module
+from omnigraph.engine.read import ReadOptions, execute
+from omnigraph.engine.read.columns import nodes as nodes_module
+from omnigraph.engine.read.operators import lookup
+from omnigraph.engine.read.reader import ReadState
 from omnigraph.engine.storage.cache import SHARED
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import ExecutionError
 from omnigraph.plan import operators as op
 from omnigraph.plan.results import rows_to_json
-from omnigraph.testing.evaluator import PlainGraph, evaluate
+from omnigraph.plan.types import type_of
 
 NOW = dt.datetime(2026, 3, 4, 5, 6, 7, 891234, tzinfo=dt.UTC)
 WORDS = [
@@ -181,7 +186,7 @@ class Tables:
     def __init__(self, store):
         self.store = store
         self.handles = {}
-        self.memo = {}
+        self.state = ReadState(self)
 
     def open(self, table_key):
         if table_key not in self.handles:
@@ -228,7 +233,7 @@ def read_everything(tables):
                 count = op.Aggregate(op.AggregateFunction.COUNT, op.EntityId("s"))
                 columns = [op.Projection(f"c{n}", e, PropertyType(Scalar.STRING)) for n, e in enumerate((key, count))]
                 plan = op.ReadPlan("q", (), op.Pattern(scans, (expand,)), tuple(columns), is_aggregate=True)
-                execute(plan, tables, {}).to_table()
+                execute(plan, tables.state, {}).to_table()
 
 
 class PlanMaker:
@@ -238,29 +243,64 @@ class PlanMaker:
         self.rng = rng
         self.params = {}
         self.names = 0
+        self.nullable = set()
+        self.paths = []
 
     def plan(self):
         rng = self.rng
+        self.nullable, self.paths = set(), []
         bound, edges = {}, {}
         pattern = self.pattern(bound, edges, rng.choice([1, 1, 2, 2, 3]), depth=0)
         limit = rng.choice([None, None, None, 0, 1, 2, 5, 20])
+        if limit is not None and rng.random() < 0.2:
+            self.params["limit"] = (limit, PropertyType(Scalar.I64))
+            limit = op.ParameterRef("limit", PropertyType(Scalar.I64))
+        self.offset = rng.choice([0, 0, 0, 1, 3])
         named = {name: kind for name, kind in bound.items() if not name.startswith("_anon")}
         if not named:
             return self.plan()
         if rng.random() < 0.3:
             projections, order = self.aggregates(named, edges)
-            return self.finish(pattern, projections, order, None, limit, True)
+            return self.finish(pattern, projections, order, None, limit, True, having=self.having(projections))
+        if rng.random() < 0.15:
+            plain = self.properties(named, edges, lambda kind: kind.scalar is not Scalar.VECTOR)
+            projections = rng.sample(plain, min(len(plain), rng.choice([1, 1, 2]))) or [self.entity(next(iter(named)))]
+            if rng.random() < 0.3:
+                projections.append(self.computed(named, edges))
+            order = [op.OrderKey(e, rng.random() < 0.5) for e in projections if type_of(e).is_plain][:1]
+            return self.finish(pattern, projections, order, None, limit, True, distinct=True)
         rank = self.rank(named) if rng.random() < 0.3 else None
+        if rank is not None and self.nullable:
+            rank = None
         if isinstance(rank, op.Nearest | op.Rrf) and limit is None:
             limit = rng.choice([1, 2, 5, 50])
         projections = self.projections(named, edges, rank)
         order = [self.order_key(named, edges) for _ in range(rng.choice([0, 0, 1, 2]))]
-        return self.finish(pattern, projections, order, rank, limit, False)
+        having = () if rank is not None or rng.random() < 0.8 else self.having(projections)
+        return self.finish(pattern, projections, order, rank, limit, False, having=having)
 
-    def finish(self, pattern, projections, order, rank, limit, aggregate):
+    def having(self, projections):
+        rng = self.rng
+        found = []
+        for expression in projections:
+            kind = type_of(expression)
+            if rng.random() < 0.3 and kind.is_plain and not isinstance(expression, op.Bm25 | op.Nearest | op.Rrf):
+                if rng.random() < 0.5:
+                    found.append(op.IsNull(expression, rng.random() < 0.7))
+                elif kind.scalar in (Scalar.I64, Scalar.F64, Scalar.STRING):
+                    constant = self.constant(PropertyType(kind.scalar))
+                    found.append(op.Comparison(rng.choice(list(op.ComparisonOperator)), expression, constant))
+        return tuple(found)
+
+    def entity(self, variable):
+        return op.EntityId(variable, variable in self.nullable)
+
+    def finish(self, pattern, projections, order, rank, limit, aggregate, *, having=(), distinct=False):
         columns = tuple(op.Projection(f"c{n}", e, PropertyType(Scalar.STRING)) for n, e in enumerate(projections))
         parameters = tuple(op.Parameter(name, kind) for name, (_, kind) in self.params.items())
-        return op.ReadPlan("q", parameters, pattern, columns, tuple(order), rank, limit, aggregate)
+        return op.ReadPlan(
+            "q", parameters, pattern, columns, tuple(order), rank, limit, aggregate, having, self.offset, distinct
+        )
 
     def values(self):
         return {name: value for name, (value, _) in self.params.items()}
@@ -288,12 +328,65 @@ class PlanMaker:
             expands.append(self.expand(outer, edges, scans, into=bound))
         for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
             filters.append(op.Filter(self.predicate(bound, edges)))
+        semis, blocks = [], []
         if depth < 2:
+            for _ in range(rng.choice([0, 0, 0, 1])):
+                blocks.append(self.block(bound, edges, depth))
+            if blocks and rng.random() < 0.4:
+                expands.append(self.expand(bound, edges, scans))
+            if blocks:
+                filters += [op.Filter(self.predicate(bound, edges)) for _ in range(rng.choice([0, 1]))]
             for _ in range(rng.choice([0, 0, 0, 1])):
                 inner_bound, inner_edges = dict(bound), dict(edges)
                 inner = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
-                antis.append(op.AntiJoin(inner, tuple(sorted(bound))))
-        return op.Pattern(tuple(scans), tuple(expands), tuple(filters), tuple(antis))
+                if rng.random() < 0.6:
+                    antis.append(op.AntiJoin(inner, tuple(sorted(bound))))
+                else:
+                    semis.append(op.SemiJoin(inner, tuple(sorted(bound))))
+        paths = [self.path(bound, scans)] if depth == 0 and rng.random() < 0.2 else []
+        return op.Pattern(*map(tuple, (scans, expands, filters, antis, semis, blocks, paths)))
+
+    def path(self, bound, scans):
+        rng = self.rng
+        name = rng.choice(list(EDGE_TYPES))
+        source_type, target_type, _ = EDGE_TYPES[name]
+        named = {variable: kind for variable, kind in bound.items() if not variable.startswith("_anon")}
+        source = self.named_endpoint(named, bound, scans, source_type)
+        target = self.named_endpoint(named, bound, scans, target_type)
+        hops = rng.choice([(1, 1), (1, 3), (1, 6), (2, 4)])
+        undirected = source_type == target_type and rng.random() < 0.4
+        self.paths.append(f"path{len(self.paths)}")
+        ends = (source, target, source_type, target_type)
+        backward = source_type != target_type and rng.random() < 0.3
+        return op.ShortestPath(self.paths[-1], name, *ends, undirected, *hops, backward)
+
+    def block(self, bound, edges, depth):
+        """An optional block, or a union whose arms bind the same names."""
+        rng = self.rng
+        outer = tuple(sorted(bound))
+        inner_bound, inner_edges = dict(bound), dict(edges)
+        pattern = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
+        new = {name: kind for name, kind in inner_bound.items() if name not in bound}
+        new_edges = {name: kind for name, kind in inner_edges.items() if name not in edges}
+        binds = (*new, *new_edges)
+        if rng.random() < 0.6:
+            self.nullable |= set(binds)
+            bound.update(new)
+            edges.update(new_edges)
+            return op.OptionalMatch(pattern, outer, binds)
+        arms = [pattern]
+        if rng.random() < 0.7:
+            again = dict(bound) | {name: kind for name, kind in new.items() if name not in self.nullable}
+            more = op.Pattern(
+                tuple(op.Scan(name, kind) for name, kind in again.items() if name not in bound),
+                (),
+                tuple(op.Filter(self.predicate(again, edges)) for _ in range(rng.choice([0, 1, 2]))),
+            )
+            arms.append(more)
+            binds = tuple(name for name in again if name not in bound)
+        bound.update({name: new[name] for name in binds if name in new})
+        edges.update({name: new_edges[name] for name in binds if name in new_edges})
+        return op.Union(tuple(arms), outer, binds)
 
     def expand(self, bound, edges, scans, into=None):
         rng = self.rng
@@ -317,6 +410,13 @@ class PlanMaker:
         name = self.fresh()
         into[name] = kind
         scans.append(op.Scan(name, kind))
+        return name
+
+    def named_endpoint(self, named, into, scans, kind):
+        """An end of a path, which has a name."""
+        while (name := self.endpoint(named, into, scans, kind)).startswith("_anon"):
+            del into[name]
+            scans.pop()
         return name
 
     # --- expressions
@@ -350,6 +450,114 @@ class PlanMaker:
         return op.ParameterRef(name, declared)
 
     def predicate(self, bound, edges):
+        """A condition: mostly one test, sometimes several joined or turned round."""
+        rng = self.rng
+        roll = rng.random()
+        if roll < 0.08:
+            return op.Not(self.predicate(bound, edges))
+        if roll < 0.22:
+            parts = tuple(self.predicate(bound, edges) for _ in range(rng.choice([2, 2, 3])))
+            return op.Or(parts) if rng.random() < 0.7 else op.And(parts)
+        if roll < 0.36:
+            return self.newer_test(bound, edges)
+        return self.test(bound, edges)
+
+    def newer_test(self, bound, edges):
+        rng = self.rng
+        plain = self.properties(bound, edges, lambda kind: kind.is_plain)
+        if not plain:
+            return self.test(bound, edges)
+        ref = rng.choice(plain)
+        match rng.randrange(6):
+            case 0:
+                return op.IsNull(rng.choice([ref, self.entity(ref.variable)]) if ref.variable in bound else ref)
+            case 1:
+                items = self.constant(PropertyType(ref.type.scalar, is_list=True))
+                return op.InList(ref, items)
+            case 2:
+                lists = self.properties(bound, edges, lambda kind: kind.is_list and kind.scalar is ref.type.scalar)
+                return op.InList(ref, rng.choice(lists)) if lists else op.IsNull(ref, True)
+            case 3:
+                texts = [each for each in plain if each.type.scalar is Scalar.STRING]
+                if texts:
+                    pattern = op.Literal(rng.choice(["^a", "e+n$", "[A-Z]", "", "."]), PropertyType(Scalar.STRING))
+                    return op.StringPredicate(op.StringTest.MATCHES, rng.choice(texts), pattern)
+                return op.IsNull(ref)
+            case 4:
+                truths = [each for each in plain if each.type.scalar is Scalar.BOOL]
+                return op.IsTrue(rng.choice(truths)) if truths else op.IsNull(ref)
+        left = self.computed(bound, edges)
+        kind = type_of(left)
+        if rng.random() < 0.3 and kind.scalar in (Scalar.I64, Scalar.F64):
+            return op.Comparison(rng.choice(list(op.ComparisonOperator)), left, self.computed_number(bound, edges))
+        constant = self.constant(PropertyType(kind.scalar))
+        return op.Comparison(rng.choice(list(op.ComparisonOperator)), left, constant)
+
+    def small_numbers(self, bound, edges):
+        """Integers whose sums and products are certain to fit, and floats."""
+        return self.properties(bound, edges, lambda kind: kind.is_plain and kind.scalar in (Scalar.I32, Scalar.F64))
+
+    def computed_number(self, bound, edges):
+        rng = self.rng
+        numbers = self.small_numbers(bound, edges)
+        literal = op.Literal(*rng.choice([(3, PropertyType(Scalar.I64)), (2.5, PropertyType(Scalar.F64))]))
+        if not numbers:
+            return literal
+        left, operator = rng.choice(numbers), rng.choice("+-*/%")
+        right = rng.choice(numbers) if operator in "+-*/" and rng.random() < 0.4 else literal
+        floats = {type_of(left).scalar, type_of(right).scalar} & {Scalar.F64, Scalar.F32}
+        kind = Scalar.F64 if floats or operator == "/" else Scalar.I64
+        return op.Arithmetic(operator, left, right, PropertyType(kind, nullable=True))
+
+    def computed(self, bound, edges):
+        """A call or a sum of anything there is."""
+        rng = self.rng
+        refs = self.properties(bound, edges, lambda kind: kind.is_plain)
+        if not refs or rng.random() < 0.3:
+            return self.computed_number(bound, edges)
+        ref = rng.choice(refs)
+        scalar = ref.type.scalar
+        text, whole = PropertyType(Scalar.STRING, nullable=True), PropertyType(Scalar.I64, nullable=True)
+        number = op.Literal(rng.choice([-1, 0, 1, 2]), PropertyType(Scalar.I64))
+        match scalar:
+            case Scalar.STRING:
+                one = rng.choice(["lower", "upper", "trim", "length", "to_string", "to_int", "to_float"])
+                kind = {"length": whole, "to_int": whole, "to_float": PropertyType(Scalar.F64, nullable=True)}.get(
+                    one, text
+                )
+                other = rng.choice([each for each in refs if each.type.scalar is Scalar.STRING])
+                return rng.choice(
+                    [
+                        op.FunctionCall(one, (ref,), kind),
+                        op.FunctionCall("substring", (ref, number, number), text),
+                        op.FunctionCall("replace", (ref, self.constant(PropertyType(Scalar.STRING)), other), text),
+                        op.FunctionCall("concat", (ref, other), PropertyType(Scalar.STRING)),
+                        op.FunctionCall("coalesce", (ref, other), text),
+                    ]
+                )
+            case Scalar.DATE | Scalar.DATETIME:
+                unit = op.Literal(rng.choice(["year", "month", "week", "day", "hour"]), PropertyType(Scalar.STRING))
+                same = PropertyType(scalar, nullable=True)
+                other = rng.choice([each for each in refs if each.type.scalar is scalar])
+                return rng.choice(
+                    [
+                        op.FunctionCall(rng.choice(["year", "month", "day"]), (ref,), whole),
+                        op.FunctionCall("date_trunc", (unit, ref), same),
+                        op.FunctionCall("to_string", (ref,), text),
+                        op.Arithmetic(rng.choice("+-"), ref, number, same),
+                        op.Arithmetic("-", ref, other, PropertyType(Scalar.F64, nullable=True)),
+                    ]
+                )
+            case Scalar.I32 | Scalar.F64:
+                kind = whole if scalar is Scalar.I32 else PropertyType(Scalar.F64, nullable=True)
+                name = rng.choice(["abs", "round", "floor", "ceil", "to_string", "sqrt"])
+                if rng.random() < 0.2:
+                    return op.Negative(ref, kind)
+                kind = {"to_string": text, "sqrt": PropertyType(Scalar.F64, nullable=True)}.get(name, kind)
+                return op.FunctionCall(name, (ref,), kind)
+        return op.FunctionCall("to_string", (ref,), text)
+
+    def test(self, bound, edges):
         rng = self.rng
         everything = self.properties(bound, edges, lambda kind: True)
         if not everything:
@@ -419,11 +627,18 @@ class PlanMaker:
     def projections(self, bound, edges, rank):
         rng = self.rng
         found = self.properties(bound, edges, lambda kind: True)
-        choices = [op.EntityId(variable) for variable in bound] + rng.sample(found, min(len(found), 3))
+        choices = [self.entity(variable) for variable in bound] + rng.sample(found, min(len(found), 3))
+        choices += [self.computed(bound, edges), self.computed(bound, edges)]
+        texts = PropertyType(Scalar.STRING, is_list=True)
+        for name in self.paths:
+            choices += [op.PathValue(name, "length", PropertyType(Scalar.I64)), op.PathValue(name, "nodes", texts)]
+            choices += [op.PathValue(name, "edges", texts), op.PathValue(name, "path", PropertyType(Scalar.PATH))]
         choices += [op.Now(), self.constant(PropertyType(Scalar.F64)), self.constant(PropertyType(Scalar.I32))]
         texts = [ref for ref in found if ref.property == "text" and ref.variable in bound]
         if texts:
             choices += [self.text_match(rng.choice(texts)), op.Bm25(rng.choice(texts), self.text_query())]
+        choices = [c for c in choices if not (isinstance(c, op.Bm25) and c.property.variable in self.nullable)]
+        found = [ref for ref in found if ref.variable not in self.nullable]
         vectors = [ref for ref in found if ref.type.scalar is Scalar.VECTOR]
         if vectors:
             choices.append(op.Nearest(rng.choice(vectors), self.constant(PropertyType(Scalar.VECTOR, dimension=3))))
@@ -435,21 +650,35 @@ class PlanMaker:
         return (
             op.OrderKey(self.rng.choice(found), self.rng.random() < 0.5)
             if found
-            else op.OrderKey(op.EntityId(next(iter(bound))))
+            else op.OrderKey(self.entity(next(iter(bound))))
         )
 
     def aggregates(self, bound, edges):
         rng = self.rng
         plain = self.properties(bound, edges, lambda kind: kind.is_plain)
-        keys = rng.sample([op.EntityId(v) for v in bound] + plain, rng.choice([0, 1, 1, 2]))
+        keys = rng.sample([self.entity(v) for v in bound] + plain, rng.choice([0, 1, 1, 2]))
+        if rng.random() < 0.2:
+            keys.append(self.computed(bound, edges))
+            keys = [key for key in keys if type_of(key).is_plain]
         keys = list(dict.fromkeys(keys))
         numbers = [ref for ref in plain if ref.type.is_numeric]
-        ordered = numbers + [ref for ref in plain if ref.type.scalar is Scalar.STRING]
-        found = [op.Aggregate(op.AggregateFunction.COUNT, op.EntityId(rng.choice(list(bound))))]
+        ordered = plain
+        found = [
+            op.Aggregate(op.AggregateFunction.COUNT, self.entity(rng.choice(list(bound)))),
+            op.Aggregate(op.AggregateFunction.COUNT, self.entity(rng.choice(list(bound))), distinct=True),
+            op.Aggregate(op.AggregateFunction.SUM, self.computed_number(bound, edges)),
+        ]
+        counted = op.Aggregate(op.AggregateFunction.COUNT, self.entity(rng.choice(list(bound))))
+        two = op.Literal(2, PropertyType(Scalar.I64))
+        found.append(op.Arithmetic("*", counted, two, PropertyType(Scalar.I64)))
+        if plain:
+            distinct = rng.random() < 0.5
+            found.append(op.Aggregate(op.AggregateFunction.COUNT, rng.choice(plain), distinct=True))
+            found.append(op.Aggregate(op.AggregateFunction.COLLECT, rng.choice(plain), distinct))
         if plain:
             found.append(op.Aggregate(op.AggregateFunction.COUNT, rng.choice(plain)))
         if edges:
-            found.append(op.Aggregate(op.AggregateFunction.COUNT, op.EdgeCount(rng.choice(list(edges)))))
+            found.append(op.Aggregate(op.AggregateFunction.COUNT, self.edge_count(rng.choice(list(edges)))))
         if numbers:
             found.append(
                 op.Aggregate(rng.choice([op.AggregateFunction.SUM, op.AggregateFunction.AVG]), rng.choice(numbers))
@@ -462,8 +691,13 @@ class PlanMaker:
         projections = [*keys, *chosen]
         if rng.random() < 0.2:
             projections.append(self.constant(PropertyType(Scalar.I64)))
-        order = [op.OrderKey(rng.choice([*keys, *chosen]), rng.random() < 0.5) for _ in range(rng.choice([0, 1, 1, 2]))]
+        keyed = [each for each in (*keys, *chosen) if type_of(each).is_plain]
+        times = rng.choice([0, 1, 1, 2]) if keyed else 0
+        order = [op.OrderKey(rng.choice(keyed), rng.random() < 0.5) for _ in range(times)]
         return projections, order
+
+    def edge_count(self, variable):
+        return op.EdgeCount(variable, variable in self.nullable)
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -476,6 +710,8 @@ def canonical(value):
         return round((value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
     if isinstance(value, list | tuple):
         return tuple(canonical(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, canonical(item)) for name, item in sorted(value.items()))
     return value
 
 
@@ -489,39 +725,61 @@ def rows_of(result):
     return [tuple(row) for row in zip(*columns, strict=True)]
 
 
+TRIES_MAX = 20_000
+"""Some plans in a hundred need more in a graph of these sizes, up to minutes each; smaller graphs meet their like."""
+
+
 def check(plan, graph, params, tables, options=None):
-    expected = [tuple(canonical(value) for value in row) for row in evaluate(plan, graph, params, NOW)]
-    result = execute(plan, tables, params, options=options, now=NOW)
+    """Compare one plan; False when the plain way would take too long."""
+    try:
+        plain = evaluate(plan, graph, params, NOW, tries_max=TRIES_MAX)
+        expected = [tuple(canonical(value) for value in row) for row in plain]
+    except TooManyTriesError:
+        return False
+    except PlainFailure:
+        with pytest.raises(ExecutionError):
+            execute(plan, tables.state, params, options=options, now=NOW)
+        return True
+    result = execute(plan, tables.state, params, options=options, now=NOW)
     as_json = list(result.to_json())
     actual = rows_of(result)
     assert as_json == rows_to_json(result.to_table()), plan
     if len(actual) % 3 == 1:
-        again = rows_of(execute(plan, tables, params, options=options, now=NOW))
+        again = rows_of(execute(plan, tables.state, params, options=options, now=NOW))
         assert again == actual or not plan.is_ordered, plan
-        assert Counter(again) == Counter(actual) or plan.limit is not None, plan
+        assert Counter(again) == Counter(actual) or plan.limit is not None or plan.offset, plan
     if plan.is_ordered:
         assert actual == expected, plan
-    elif plan.limit is None:
+    elif plan.limit is None and plan.offset == 0:
         assert Counter(actual) == Counter(expected), plan
     else:
         everything = op.ReadPlan(
-            plan.name, plan.parameters, plan.pattern, plan.projections, is_aggregate=plan.is_aggregate
+            plan.name,
+            plan.parameters,
+            plan.pattern,
+            plan.projections,
+            is_aggregate=plan.is_aggregate,
+            having=plan.having,
+            distinct=plan.distinct,
         )
         whole = Counter(tuple(canonical(v) for v in row) for row in evaluate(everything, graph, params, NOW))
         assert len(actual) == len(expected), plan
         assert not Counter(actual) - whole, plan
+    return True
 
 
 def run_cases(seed, graphs, plans, root, options=None, *, indexed=False):
     rng = random.Random(seed)
     random.seed(seed)
+    compared = 0
     for number in range(graphs):
         graph = random_graph(rng)
         tables = store_graph(rng, graph, root / str(number), indexed=indexed)
         for _ in range(plans):
             maker = PlanMaker(rng)
             plan = maker.plan()
-            check(plan, graph, maker.values(), tables, options)
+            compared += check(plan, graph, maker.values(), tables, options)
+    assert compared > graphs * plans * 0.9, "most plans have to be compared"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -530,13 +788,13 @@ def test_engine_returns_the_rows_of_the_plain_evaluator(seed, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3, 9))
+@pytest.mark.parametrize("seed", range(3, 6))
 def test_engine_returns_the_rows_of_the_plain_evaluator_in_thousands_of_cases(seed, tmp_path):
     run_cases(seed, 10, 100, tmp_path)
 
 
 def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_path, monkeypatch):
-    monkeypatch.setattr("omnigraph.engine.reading.aggregate.CODES_MIN", 0)
+    monkeypatch.setattr("omnigraph.engine.read.operators.aggregate.CODES_MIN", 0)
     SHARED.resize(0)
     try:
         run_cases(77, 6, 50, tmp_path, ReadOptions(use_value_indexes=False, use_factoring=False))
@@ -546,46 +804,47 @@ def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_pa
 
 def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_taken(tmp_path, monkeypatch):
     for name, value in {
-        "lookup.INDEXED_ROWS_MIN": 0,
-        "lookup.ASKED_BEFORE_INDEXING": 1,
-        "aggregate.CODES_MIN": 0,
-        "adjacency.FEW_NODES_FACTOR": 0,
-        "ordering.FEW_TEXTS": 0,
-        "match.MERGE_MIN": 0,
-        "match.DENSE_FACTOR": 1000,
-        "expand.FLOW_FACTOR": 1000,
-        "walks.ALL_FACTOR": 1000,
+        "operators.lookup.INDEXED_ROWS_MIN": 0,
+        "operators.lookup.ASKED_BEFORE_INDEXING": 1,
+        "operators.aggregate.CODES_MIN": 0,
+        "graph.adjacency.FEW_NODES_FACTOR": 0,
+        "operators.ordering.FEW_TEXTS": 0,
+        "operators.match.MERGE_MIN": 0,
+        "operators.match.DENSE_FACTOR": 1000,
+        "operators.expand.FLOW_FACTOR": 1000,
+        "operators.count_paths.ALL_FACTOR": 1000,
         "kernels.PAIRS_BLOCK": 1,
-        "closing.FEW_ROWS": 0,
-        "closing.BLOCK": 4,
-        "closing.TABLES_FACTOR": 1000,
-        "match.SORT_EDGES_FROM": 0,
-        "conditions.TESTED_SHARE": 10**9,
-        "ordering.WORDS_ROWS_MIN": 0,
-        "dictionary.FEW": 0,
-        "ordering.RANKS_FROM_DICTIONARY_MIN": 0,
+        "graph.intersect.FEW_ROWS": 0,
+        "graph.intersect.BLOCK": 4,
+        "graph.intersect.TABLES_FACTOR": 1000,
+        "operators.match.SORT_EDGES_FROM": 0,
+        "operators.conditions.TESTED_SHARE": 10**9,
+        "operators.ordering.WORDS_ROWS_MIN": 0,
+        "columns.dictionary.FEW": 0,
+        "operators.ordering.RANKS_FROM_DICTIONARY_MIN": 0,
         "kernels.VISITED_CELLS_MAX": 3,
-        "dictionary.SMALL": 0,
-        "dictionary.TAIL_MAX": 1,
-        "segments.EDGES_MIN": 1,
-        "nearest.SKETCHED_ROWS_MIN": 0,
-        "nearest.NARROWED_ROWS_MIN": 0,
-        "sketch.MEASURED_AT_ONCE": 0,
-        "search.TEXT_ROWS_MIN": 0,
+        "columns.dictionary.SMALL": 0,
+        "columns.dictionary.TAIL_MAX": 1,
+        "cache.persist.EDGES_MIN": 1,
+        "vector.nearest.SKETCHED_ROWS_MIN": 0,
+        "vector.nearest.NARROWED_ROWS_MIN": 0,
+        "vector.quantised.MEASURED_AT_ONCE": 0,
+        "cache.persist.TEXT_ROWS_MIN": 0,
     }.items():
-        monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
+        monkeypatch.setattr(f"omnigraph.engine.read.{name}", value)
     run_cases(99, 8, 60, tmp_path)
 
 
 def test_engine_returns_the_same_rows_when_it_asks_the_indexes_of_the_tables(tmp_path, monkeypatch):
     asked = []
     for name, value in {
-        "lookup.INDEXED_ROWS_MIN": 0,
-        "lookup.INDEX_LOOKUP_ROWS": 0,
-        "tables.COLD_ROWS_MIN": 0,
-        "tables.COLD_ROWS_FACTOR": 0,
+        "operators.lookup.INDEXED_ROWS_MIN": 0,
+        "operators.lookup.INDEX_LOOKUP_ROWS": 0,
+        "columns.tables.COLD_ROWS_MIN": 0,
+        "columns.tables.FETCH_BYTES": 0,
+        "columns.tables.FETCHED_ROW_BYTES": 0,
     }.items():
-        monkeypatch.setattr(f"omnigraph.engine.reading.{name}", value)
+        monkeypatch.setattr(f"omnigraph.engine.read.{name}", value)
     plain = lookup._from_index
     monkeypatch.setattr(lookup, "_from_index", lambda *given: asked.append(given) or plain(*given))
     run_cases(55, 8, 60, tmp_path, indexed=True)
@@ -593,7 +852,7 @@ def test_engine_returns_the_same_rows_when_it_asks_the_indexes_of_the_tables(tmp
 
 
 def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("omnigraph.engine.reading.segments.EDGES_MIN", 1)
+    monkeypatch.setattr("omnigraph.engine.read.cache.persist.EDGES_MIN", 1)
     rng = random.Random(123)
     for number in range(6):
         graph = random_graph(rng)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.property.graph_model import SCHEMA, GraphModel, read_model
 
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.verify import verify
@@ -23,7 +24,6 @@ from omnigraph.errors import GraphError, RecoveryRequiredError, StorageError
 from omnigraph.graph import Graph, connect, create
 from omnigraph.testing.children import run_child
 from omnigraph.testing.faults import Fault, FaultyStore
-from omnigraph.testing.model import SCHEMA, GraphModel, read_model
 
 NAMES = [f"p{i}" for i in range(6)]
 FIRMS = [f"c{i}" for i in range(3)]
@@ -54,7 +54,7 @@ class Change:
         elif self.kind == "delete":
             graph.branches.delete(self.branch)
         elif self.kind == "schema":
-            graph.schema.apply(self.text, actor="act-owner")
+            graph.schema.apply(self.text, actor="act-owner", confirm_drops=True)
         else:
             graph.mutate(self.text, branch=self.branch, actor="act-writer")
 
@@ -184,7 +184,7 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(1, 3))
     def clean_up(self, keep: int) -> None:
-        self.graph.maintenance.cleanup(keep_versions=keep)
+        self.graph.maintenance.cleanup(keep=keep)
 
     # --- changes ---------------------------------------------------------------------------------------------------
 

@@ -154,6 +154,8 @@ _loads = st.tuples(
     st.lists(st.tuples(_key, _number, _mail), min_size=1, max_size=4),
     st.lists(st.tuples(_key, _key), max_size=3),
 )
+_patch = st.tuples(_key, st.fixed_dictionaries({}, optional={"n": _number, "u": _mail}))
+_patches = st.tuples(st.just("patch"), st.lists(_patch, min_size=1, max_size=3))
 
 SIGNATURE = ", ".join(f"$v{n}_0: String?, $v{n}_1: I32?, $v{n}_2: String?, $v{n}_3: I32?" for n in range(5))
 
@@ -209,6 +211,33 @@ def run_load(context: Any, model: Model, request: tuple[Any, ...]) -> Model:
     return expected
 
 
+def run_patch(context: Any, model: Model, patches: list[tuple[str, dict[str, Any]]]) -> Model:
+    """A load that updates."""
+    keys, mails = [key for key, _ in patches], [data["u"] for _, data in patches if data.get("u") is not None]
+    refused = len(set(keys)) < len(keys) or len(set(mails)) < len(mails) or not set(keys) <= model.p.keys()
+    expected = model.copy()
+    if not refused:
+        for key, data in patches:
+            expected.p[key].update(data)
+        try:
+            expected.check()
+        except Refused:
+            refused = True
+    records = [{"type": "P", "data": {"k": key, **data}} for key, data in patches]
+    if refused:
+        with pytest.raises(ConstraintError):
+            load(context, records, mode="update")
+        return model
+    load(context, records, mode="update")
+    return expected
+
+
+def run_step(context: Any, model: Model, step: Any) -> Model:
+    if isinstance(step, list):
+        return run_mutation(context, model, step)
+    return run_patch(context, model, step[1]) if step[0] == "patch" else run_load(context, model, step)
+
+
 def compare(context: Any, model: Model) -> None:
     snapshot = context.manifest.snapshot()
     people = snapshot.open("node:P").scan(["id", "k", "n", "u"]).to_pylist()
@@ -233,13 +262,13 @@ def _run(steps: list[Any]) -> None:
         load(context, [{"type": "Q", "data": {"id": q, "name": q}} for q in QS], mode="append")
         model = Model()
         for step in steps:
-            model = run_mutation(context, model, step) if isinstance(step, list) else run_load(context, model, step)
+            model = run_step(context, model, step)
             compare(context, model)
     finally:
         shutil.rmtree(folder)
 
 
-_steps = st.lists(st.one_of(_mutations, _mutations, _loads), min_size=1, max_size=8)
+_steps = st.lists(st.one_of(_mutations, _mutations, _loads, _patches), min_size=1, max_size=8)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -250,6 +279,6 @@ def test_random_writes_are_accepted_and_stored_as_the_model_says(steps):
 
 @pytest.mark.long
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.one_of(_mutations, _mutations, _loads), min_size=4, max_size=16))
+@given(st.lists(st.one_of(_mutations, _mutations, _loads, _patches), min_size=4, max_size=16))
 def test_long_runs_of_random_writes_are_accepted_and_stored_as_the_model_says(steps):
     _run(steps)

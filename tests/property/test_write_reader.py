@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.resolve import compile_schema
-from omnigraph.engine.staging import records
-from omnigraph.engine.staging.entities import RECORD
-from omnigraph.engine.staging.records import ReadLines, read_lines
+from omnigraph.engine.ingest import records
+from omnigraph.engine.ingest.records import ReadLines, read_lines
+from omnigraph.engine.values.entities import RECORD
 
 CATALOG = compile_schema((Path(__file__).parents[1] / "conformance" / "harbour.pg").read_text())
 

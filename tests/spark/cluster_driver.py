@@ -16,8 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.graph import connect
-from omnigraph.pipeline import run_job, stage
+from omnigraph import connect
+from omnigraph.engine.ingest import stage
+from omnigraph.pipeline import run_job
 from omnigraph.pipeline.session import obtain_session
 
 PARTITIONS = 8

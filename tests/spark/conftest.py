@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.graph import Graph, create
+from omnigraph import create
+from omnigraph.graph import Graph
 
 SCHEMA = """
 node Person {

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph import create
+from omnigraph.engine.ingest.progress import Progress
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import ConstraintError
-from omnigraph.graph import create
-from omnigraph.pipeline.progress import Progress
 from omnigraph.pipeline.session import obtain_session, parallelism
 from omnigraph.pipeline.streaming import write_stream
 

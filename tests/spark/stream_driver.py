@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from omnigraph.graph import connect
+from omnigraph import connect
 from omnigraph.pipeline.session import obtain_session
 from omnigraph.pipeline.streaming import write_stream
 

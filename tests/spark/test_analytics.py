@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tests.spark.records import knows, person, rows, write_lines
 
+from omnigraph import create
 from omnigraph.errors import InputError
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph
 from omnigraph.pipeline import GraphFrames, run_job
 from omnigraph.pipeline.analytics import Analytics
 
@@ -119,10 +120,11 @@ def test_a_result_is_written_back_as_one_commit_and_leaves_other_properties(anal
     before = len(graph.history.list())
     ranks = analytics.pagerank(rounds=1)
     expected = {row["id"]: row["rank"] for row in ranks.collect()}
+    graph.mutate('query q() { update Person set { age: 7 } where name = "p03" }')  # While the algorithm ran.
     analytics.write_back(ranks, "rank", "Person", "rank", actor="analyst")
     assert {row["id"]: row["rank"] for row in rows(graph, "node:Person")} == pytest.approx(expected)
-    assert {row["age"] for row in rows(graph, "node:Person")} == {1}
-    assert len(graph.history.list()) == before + 1
+    assert {row["id"]: row["age"] for row in rows(graph, "node:Person")} == dict.fromkeys(NAMES, 1) | {"p03": 7}
+    assert len(graph.history.list()) == before + 2
     with pytest.raises(InputError, match="is not a property"):
         analytics.write_back(ranks, "rank", "Person", "nope")
 

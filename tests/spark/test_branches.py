@@ -9,9 +9,9 @@ import pytest
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, person, write_lines
 
-from omnigraph import failpoints
+from omnigraph import create, failpoints
 from omnigraph.engine.operations.export import export_lines
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph
 from omnigraph.pipeline import merge, run_job
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,8 @@ import pytest
 from tests.spark.cluster_driver import FAILING, HANGING
 from tests.spark.standalone import Cluster, end_tree, standalone_cluster
 
-from omnigraph.graph import Graph, connect, create
+from omnigraph import connect, create
+from omnigraph.graph import Graph
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cluster")]
 

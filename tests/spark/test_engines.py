@@ -13,11 +13,13 @@ import pytest
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, lives_in, person, write_lines
 
+from omnigraph import create
+from omnigraph.engine.ingest import choice, quick
+from omnigraph.engine.ingest.choice import choose_by_size, choose_engine
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import GraphError
-from omnigraph.graph import Graph, create
-from omnigraph.pipeline import choice, choose_engine, merge, quick
-from omnigraph.pipeline.choice import choose_by_size
+from omnigraph.graph import Graph
+from omnigraph.pipeline import merge
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +67,7 @@ def test_random_loads_end_alike_on_both_engines(
     outcomes = set()
     everybody = [*(person(f"n{n}") for n in range(8)), *(city(code) for code in range(4))]
     for number in range(6):
-        mode = chosen.choice(["append", "merge", "merge", "overwrite"])
+        mode = chosen.choice(["append", "merge", "merge", "update", "overwrite"])
         path = write_lines(tmp_path / f"{number}.jsonl", *(records(chosen) if number else everybody))
         found = {engine: attempt(graph, path, mode, engine, spark) for engine, graph in graphs.items()}
         assert found["local"] == found["spark"], (number, mode)
@@ -107,7 +109,7 @@ def test_auto_weighs_size_cores_memory_and_the_start(
 
 def test_auto_chooses_by_source_and_size(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", person("a"))
-    small = choose_engine(path)
+    small = choose_engine(path, spark_running=True)
     assert small.engine == "local"
     assert small.reason == "about 0 MB of input: a moment in this process, a moment on Spark by estimate"
     assert choose_engine({"Person": spark.range(1)}).engine == "spark"

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.cli.program import call
+from tests.exported_files import exported_files
 from tests.spark.records import city, knows, person, write_lines
 
+from omnigraph import Graph, create
+from omnigraph.engine.ingest.progress import Progress
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import AlreadyExistsError, InputError
-from omnigraph.graph import create
-from omnigraph.pipeline.export import export_graph
-from omnigraph.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
 
@@ -39,8 +39,8 @@ def test_both_formats_round_trip_through_load(engine: str, tmp_path: Path, spark
     expected = list(export_lines(graph.context.catalog, graph.snapshot()))
 
     heard: list[Progress] = []
-    options = {"engine": engine, "progress": heard.append, **({"spark": spark} if engine == "spark" else {})}
-    result = export_graph(graph.context, str(tmp_path / "out"), **options)
+    options = {"progress": heard.append, "spark": spark if engine == "spark" else None}
+    result = exported_files(graph, tmp_path / "out", **options)
     assert (result.engine, heard[-1].phase, heard[-1].rows) == (engine, "export node:Person", 2)
     assert result.rows == {"edge:Knows": 1, "node:City": 1, "node:Person": 2}
     assert [line for name in result.files for line in Path(name).read_text().splitlines()] == expected
@@ -49,7 +49,7 @@ def test_both_formats_round_trip_through_load(engine: str, tmp_path: Path, spark
     again.load(tmp_path / "out", mode="overwrite", engine=engine)
     assert list(export_lines(again.context.catalog, again.snapshot())) == expected
 
-    parquet = export_graph(graph.context, str(tmp_path / "parquet"), format="parquet", **options)
+    parquet = exported_files(graph, tmp_path / "parquet", format="parquet", **options)
     third = create(tmp_path / "third", SCHEMA)
     folders = {key: str(Path(name).parent) for key, name in zip(parquet.rows, parquet.files, strict=True)}
     third.load(folders, engine=engine)
@@ -92,8 +92,21 @@ def test_an_export_never_writes_into_a_used_folder(tmp_path: Path, spark: Any) -
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").write_text("mine")
     with pytest.raises(AlreadyExistsError, match="holds files already"):
-        export_graph(graph.context, str(tmp_path / "used"), spark=spark)
+        exported_files(graph, tmp_path / "used", spark=spark)
     with pytest.raises(InputError, match="jsonl or parquet"):
-        export_graph(graph.context, str(tmp_path / "new"), format="xml", spark=spark)
+        exported_files(graph, tmp_path / "new", format="xml", spark=spark)
     with pytest.raises(InputError, match="no type 'Nope'"):
-        export_graph(graph.context, str(tmp_path / "new"), types=["Nope"], spark=spark)
+        exported_files(graph, tmp_path / "new", types=["Nope"], spark=spark)
+
+
+def test_relative_paths_count_from_the_folder_of_the_caller(
+    graph: Graph, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of Spark stay in the folder where they have started, also when this process goes elsewhere."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("people.jsonl").write_text('{"type": "Person", "data": {"name": "ann"}}\n', encoding="utf-8")
+    assert graph.load("people.jsonl", engine="spark", spark=spark).engine == "spark"
+    assert graph.export("tables", format="parquet", engine="spark", spark=spark) == 1
+    assert [file.suffix for file in (folder / "tables").rglob("*.*")] == [".parquet"]

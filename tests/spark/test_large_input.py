@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from omnigraph import create
 from omnigraph.errors import ConstraintError
-from omnigraph.graph import create
 from omnigraph.pipeline import run_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -17,12 +17,12 @@ LINES = 1_000_000
 BROKEN = 734_112
 
 
-def test_a_broken_line_in_a_million_is_named_by_its_number(tmp_path: Path, spark: Any) -> None:
-    graph = create(tmp_path / "graph", "node Person { name: String @key  age: I32? }")
+def test_a_broken_line_in_a_million_is_named_by_its_number(disk_path: Path, spark: Any) -> None:
+    graph = create(disk_path / "graph", "node Person { name: String @key  age: I32? }")
     before = graph.snapshot().version
     lines = [f'{{"type":"Person","data":{{"name":"p{number}"}}}}' for number in range(1, LINES + 1)]
     lines[BROKEN - 1] = '{"type":"Person","data":{"name":"p", "age": 1'
-    path = tmp_path / "million.jsonl"
+    path = disk_path / "million.jsonl"
     path.write_text("\n".join(lines))
     expected = rf"million\.jsonl: record {BROKEN} \(line {BROKEN}\): not JSON"
     with pytest.raises(ConstraintError, match=expected):

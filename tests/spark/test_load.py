@@ -11,13 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, lives_in, person, rows, write_lines
 
+from omnigraph import connect, create
+from omnigraph.engine.ingest.progress import Progress
 from omnigraph.errors import ConstraintError, InputError, KeyConflictError, NotFoundError
-from omnigraph.graph import Graph, connect, create
+from omnigraph.graph import Graph
 from omnigraph.pipeline import run_job
-from omnigraph.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
 
@@ -259,6 +261,36 @@ def test_bytes_outside_the_graph_come_from_named_places_and_are_copied(tmp_path:
     version = graph.snapshot().version
     with pytest.raises(ConstraintError, match=r"record 2.*none of the places"):
         run_job(graph.context, refused, mode="merge", spark=spark)
+    (depot / "link").symlink_to(tmp_path / "secret")
+    for tail in ("..%2fsecret", "%2e%2e/secret", "link"):
+        escaping = write_lines(
+            tmp_path / "escaping.jsonl",
+            {"type": "Photo", "data": {"name": "d", "data": f"{depot.as_uri()}/{tail}"}},
+        )
+        with pytest.raises(ConstraintError, match=r"record 1.*none of the places"):
+            run_job(graph.context, escaping, mode="merge", spark=spark)
+    with pytest.raises(PySparkException, match="kept outside the graph"):
+        graph.spark(spark).nodes("Photo").collect()
     with pytest.raises(ConstraintError, match="external_blobs"):
         run_job(connect(graph.uri).context, refused, mode="merge", spark=spark)
     assert graph.snapshot().version == version
+
+
+def test_a_keyed_edge_that_is_merged_again_stays_one(tmp_path: Path, spark: Any) -> None:
+    schema = "node P { k: String @key } edge Knows: P -> P { year: I32  note: String?  @key(src, dst, year) }"
+    graph = create(tmp_path / "graph", schema)
+
+    def edges(note: str, *years: int) -> list[dict[str, Any]]:
+        return [{"edge": "Knows", "from": "a", "to": 'b"', "data": {"year": y, "note": note}} for y in years]
+
+    nodes = [{"type": "P", "data": {"k": key}} for key in ("a", 'b"')]
+    run_job(graph.context, write_lines(tmp_path / "1.jsonl", *nodes, *edges("x", 1, 2)), mode="merge", spark=spark)
+    run_job(graph.context, write_lines(tmp_path / "2.jsonl", *edges("y", 2, 3)), mode="merge", spark=spark)
+    graph.load(write_lines(tmp_path / "3.jsonl", *edges("z", 3)), mode="merge", engine="local")
+    found = graph.query("query q() { match { $a $e:knows $b } return { $e.id, $e.note } }").to_pylist()
+    assert {row["e.id"]: row["e.note"] for row in found} == {
+        json.dumps(["a", 'b"', str(year)], separators=(",", ":")): note for year, note in ((1, "x"), (2, "y"), (3, "z"))
+    }
+    twice = write_lines(tmp_path / "4.jsonl", *edges("w", 4, 4))
+    with pytest.raises(ConstraintError, match="twice"):
+        run_job(graph.context, twice, mode="merge", spark=spark)

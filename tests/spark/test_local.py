@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.records import city, knows, person, rows, write_lines
 
+from omnigraph.engine.ingest import files
+from omnigraph.engine.ingest.progress import Progress
 from omnigraph.errors import ConstraintError
 from omnigraph.graph import Graph
-from omnigraph.pipeline import files
-from omnigraph.pipeline.progress import Progress
 
 
 def test_globs_and_uris_load_without_spark(graph: Graph, tmp_path: Path) -> None:

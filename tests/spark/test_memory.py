@@ -18,11 +18,11 @@ SMALL, LARGE = 12_000, 60_000
 ADDED_MB = (LARGE - SMALL) * DIMENSIONS * 4 / 1e6
 
 
-def test_five_times_the_vectors_merge_in_much_the_same_memory(tmp_path: Path) -> None:
+def test_five_times_the_vectors_merge_in_much_the_same_memory(disk_path: Path) -> None:
     folder = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder)])}
     done = subprocess.run(
-        [sys.executable, str(DRIVER), str(tmp_path), str(SMALL), str(LARGE)],
+        [sys.executable, str(DRIVER), str(disk_path), str(SMALL), str(LARGE)],
         capture_output=True,
         text=True,
         env=environment,

@@ -16,9 +16,9 @@ from tests.contract.s3_server import BUCKET, s3_server
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, person
 
+from omnigraph import create
+from omnigraph.engine.ingest.files import find_files
 from omnigraph.errors import ConstraintError, NotFoundError
-from omnigraph.graph import create
-from omnigraph.pipeline.files import find_files
 
 pytestmark = [pytest.mark.long]
 

@@ -16,7 +16,6 @@ import omnigraph
 graph = omnigraph.connect(sys.argv[1])
 text = "query q() { match { $a: Person } return { $a.name as name, $a.age as age } order { name } }"
 assert graph.query(text).to_pylist() == [{"name": "ana", "age": 5}, {"name": "bo", "age": None}]
-assert "pandas" not in sys.modules
 from omnigraph.pipeline.session import obtain_session
 with obtain_session(master="local[1]") as spark:
     spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")

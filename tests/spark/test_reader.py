@@ -10,8 +10,9 @@ import pytest
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, person, rows, write_lines
 
+from omnigraph import create
 from omnigraph.errors import InputError
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph
 from omnigraph.pipeline import GraphFrames, run_job
 
 pytestmark = pytest.mark.spark

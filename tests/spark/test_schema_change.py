@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.spark.records import write_lines
 
-from omnigraph.graph import Graph, create
+from omnigraph import create
+from omnigraph.graph import Graph
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +27,7 @@ def changed(tmp_path: Path) -> Graph:
     """A graph whose key kept its order although the names in it would be sorted differently now."""
     graph = create(tmp_path / "graph", OLDER)
     graph.load([place(a="x", b="y", size=1)], engine="local")
-    graph.schema.apply(NEWER)
+    graph.schema.apply(NEWER, confirm_drops=True)
     return graph
 
 

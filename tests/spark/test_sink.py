@@ -12,10 +12,11 @@ import pytest
 from tests.spark.conftest import SCHEMA
 from tests.spark.records import city, knows, lives_in, person
 
+from omnigraph import create
+from omnigraph.engine.ingest import slices
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.errors import GraphError
-from omnigraph.graph import Graph, create
-from omnigraph.pipeline import slices
+from omnigraph.graph import Graph
 from omnigraph.pipeline.sink import GraphWriter, StagedPart
 
 BASE = [

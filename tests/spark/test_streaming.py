@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.spark.records import person, rows
 
-from omnigraph import failpoints
+from omnigraph import connect, failpoints
 from omnigraph.errors import InputError, RecoveryRequiredError, StorageError
-from omnigraph.graph import Graph, connect
+from omnigraph.graph import Graph
 from omnigraph.pipeline.streaming import BATCH, STREAM, BatchSink, last_batch, write_stream
 
 pytestmark = pytest.mark.spark
@@ -89,6 +89,6 @@ def test_a_stream_of_one_type_and_a_wrong_mode(graph: Graph, spark: Any, tmp_pat
     options = {"name": "people", "checkpoint": str(tmp_path / "c"), "trigger": {"availableNow": True}}
     write_stream(graph.context, stream, type_name="Person", mode="merge", **options).awaitTermination(120)
     assert [(row["id"], row["age"]) for row in rows(graph, "node:Person")] == [("x", 3)]
-    with pytest.raises(InputError, match="append or merge"):
+    with pytest.raises(InputError, match="append, merge or update"):
         write_stream(graph.context, stream, type_name="Person", mode="overwrite", **options)
     shutil.rmtree(tmp_path / "c")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from tests.spark.standalone import end_tree
 
-from omnigraph.graph import Graph, connect, create
+from omnigraph import connect, create
+from omnigraph.graph import Graph
 from omnigraph.pipeline.streaming import BATCH, STREAM
 
 pytestmark = pytest.mark.long

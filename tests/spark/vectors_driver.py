@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.load import DIMENSIONS, Memory, write_vectors
 
-from omnigraph.graph import create
-from omnigraph.pipeline import run_job, stage
+from omnigraph import create
+from omnigraph.engine.ingest import stage
+from omnigraph.pipeline import run_job
 from omnigraph.pipeline.session import obtain_session
 
 BUFFER_BYTES = 32 << 20

@@ -27,7 +27,7 @@ from tests.substrate.lance_tables import (
     upsert,
 )
 
-from omnigraph.engine.storage.handle import file_name
+from omnigraph.engine.storage.lance_internals.files import file_name
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_read_only_graph_refuses_every_write(graph: omnigraph.Graph) -> None:
         lambda: reader.mutate(ADD, {"name": "x"}),
         lambda: reader.load([{"type": "Person", "data": {"name": "x"}}]),
         lambda: reader.maintenance.optimize(),
-        lambda: reader.maintenance.cleanup(keep_versions=1),
+        lambda: reader.maintenance.cleanup(keep=1),
         lambda: reader.maintenance.repair(confirm=True),
     ):
         with pytest.raises(omnigraph.InputError, match="read-only"):
@@ -163,3 +163,19 @@ def test_a_sound_graph_verifies(graph: omnigraph.Graph) -> None:
     assert report.clean
     assert report.rows == 1
     assert list(graph.maintenance.unfinished()) == []
+
+
+def test_a_parameter_nobody_declared_is_refused_by_every_verb(graph: omnigraph.Graph) -> None:
+    graph.explain(ADULTS)
+    graph.explain(ADULTS, {"age": 3})
+    for verb in (
+        graph.query,
+        graph.explain,
+        lambda text, given: graph.explain(text, given, analyze=True),
+        graph.to_networkx,
+    ):
+        with pytest.raises(omnigraph.InputError, match="agee"):
+            verb(ADULTS, {"age": 3, "agee": 4})
+    for verb in (graph.mutate, graph.explain):
+        with pytest.raises(omnigraph.InputError, match="nmae"):
+            verb(ADD, {"name": "Ada", "age": 3, "nmae": "Ada"})

@@ -2,6 +2,9 @@
 
 A Blob has two forms. The *logical* one is plain bytes, which is what loads and exports pass around; the *stored* one
 is the struct that Lance's blob columns take, marked by its extension name so that this layer need not know Lance.
+
+A DateTime has two forms as well. It is stored as milliseconds under the type date64, which other programs take for a
+day; results, exports and frames hand it out as `MOMENT`, the same milliseconds under a name everybody reads alike.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ BLOB_METADATA = {"ARROW:extension:name": BLOB_EXTENSION, "ARROW:extension:metada
 BLOB_STORAGE = pa.struct(
     [("data", pa.large_binary()), ("uri", pa.string()), ("position", pa.uint64()), ("size", pa.uint64())]
 )
+MOMENT = pa.timestamp("ms", tz="UTC")
+"""A DateTime outside the graph."""
 _SCALARS = {
     Scalar.STRING: pa.string(),
     Scalar.BLOB: pa.large_binary(),
@@ -31,6 +36,7 @@ _SCALARS = {
     Scalar.F64: pa.float64(),
     Scalar.DATE: pa.date32(),
     Scalar.DATETIME: pa.date64(),
+    Scalar.PATH: pa.struct([("nodes", pa.list_(pa.string())), ("edges", pa.list_(pa.string()))]),
 }
 
 
@@ -44,6 +50,35 @@ def arrow_type(kind: PropertyType) -> pa.DataType:
         return pa.list_(pa.field("item", pa.float32()), kind.dimension)
     scalar = _SCALARS[kind.scalar]
     return pa.list_(pa.field("item", scalar)) if kind.is_list else scalar
+
+
+def outside_type(kind: pa.DataType) -> pa.DataType:
+    """The type a stored column has outside the graph: in results, exports and frames.
+
+    >>> outside_type(pa.list_(pa.date64()))
+    ListType(list<item: timestamp[ms, tz=UTC]>)
+    """
+    if pa.types.is_date64(kind):
+        return MOMENT
+    for is_such, such in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
+        if is_such(kind) and pa.types.is_date64(kind.value_type):
+            return such(kind.value_field.with_type(MOMENT))
+    return kind
+
+
+def outside_field(field: pa.Field) -> pa.Field:
+    """A stored column as it is named and typed outside the graph."""
+    return field.with_type(outside_type(field.type))
+
+
+def outside_table(table: pa.Table) -> pa.Table:
+    """Stored columns as they are typed outside the graph.
+
+    >>> moments = pa.array([1_500], pa.int64()).view(pa.date64())
+    >>> outside_table(pa.table({"at": moments}))["at"].type
+    TimestampType(timestamp[ms, tz=UTC])
+    """
+    return table.cast(pa.schema([outside_field(field) for field in table.schema]))
 
 
 def property_field(prop: Property, *, blobs: Literal["logical", "stored"] = "logical") -> pa.Field:

@@ -7,20 +7,23 @@ one place here. Everything wrong is a `ParseError` that points at the annotation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import CheckRule, Embedding, Property, RangeRule
 from omnigraph.catalog.types import Scalar
-from omnigraph.dataclass import dataclass
 from omnigraph.language import schema_ast as ast
 from omnigraph.language.source import Source, Span
 
 COLUMN_CONSTRAINTS = ("key", "unique", "index")
 STRUCTURAL = frozenset({"key", "unique", "index", "embed", "range", "check"})
 EDGE_COLUMNS = ("src", "dst")
+ANNOTATIONS = STRUCTURAL | {"card", "default", "description", "instruction", "rename_from"}
+"""Every annotation and constraint that means something."""
+USER_PREFIX = "x_"
+"""Annotations whose names begin so belong to users; they are kept and mean nothing here."""
 
 
 @dataclass
@@ -64,18 +67,31 @@ def add_column_rule(rules: Rules, owner: Owner, name: str, columns: tuple[ast.Na
     if name == "key":
         if rules.key:
             raise owner.source.parse_error(f"{owner.kind} {owner.name} has two keys", span)
-        rules.key = tuple(sorted(texts))
+        rules.key = _key_order(owner, texts, span)
     elif name == "unique":
         _add_once(rules.unique, tuple(sorted(texts)))
     else:
         _add_once(rules.indexes, texts)
 
 
+def _key_order(owner: Owner, columns: tuple[str, ...], span: Span) -> tuple[str, ...]:
+    """The columns of a key in the order of ids, whatever order they are written in."""
+    properties = tuple(sorted(set(columns) - set(EDGE_COLUMNS) if owner.kind == "edge" else columns))
+    if owner.kind != "edge":
+        return properties
+    if not set(EDGE_COLUMNS) <= set(columns):
+        raise owner.source.parse_error(
+            f"the key of an edge is made of both its ends: @key(src, dst{''.join(f', {name}' for name in properties)})",
+            span,
+        )
+    return EDGE_COLUMNS + properties
+
+
 def add_constraint(rules: Rules, owner: Owner, constraint: ast.Constraint) -> None:
     """Check one constraint of a body and add it."""
-    if owner.kind == "edge" and constraint.name not in ("unique", "index"):
+    if owner.kind == "edge" and constraint.name not in COLUMN_CONSTRAINTS:
         raise owner.source.parse_error(
-            f"an edge takes @unique and @index only, not @{constraint.name}", constraint.span
+            f"an edge takes @key, @unique and @index only, not @{constraint.name}", constraint.span
         )
     if constraint.name in COLUMN_CONSTRAINTS:
         columns = tuple(_named(owner, constraint.name, argument) for argument in constraint.arguments)
@@ -89,7 +105,9 @@ def add_constraint(rules: Rules, owner: Owner, constraint: ast.Constraint) -> No
 def check_column_annotation(owner_kind: str, name: str, prop: Property, source: Source, span: Span) -> None:
     """Refuse `@key`, `@unique` or `@index` on a property that cannot have it."""
     if owner_kind == "edge" and name == "key":
-        raise source.parse_error(f"an edge has no key, so '{prop.name}' cannot be one", span)
+        raise source.parse_error(
+            f"the key of an edge is made of both its ends: write @key(src, dst, {prop.name}) into its body", span
+        )
     _check_column(Owner(owner_kind, "", {prop.name: prop}, source), name, prop, span)
 
 

@@ -100,7 +100,7 @@ def annotation_json(annotation: Annotation) -> dict[str, Any]:
 def constraints_json(entity: EntityType) -> list[dict[str, Any]]:
     """The constraints of a type in canonical order, each an object with its kind as the only member."""
     found: list[dict[str, Any]] = []
-    if isinstance(entity, NodeType) and entity.key:
+    if entity.key:
         found.append({"Key": sorted(entity.key)})
     found += [{"Unique": list(columns)} for columns in entity.unique]
     found += [{"Index": list(columns)} for columns in entity.indexes]

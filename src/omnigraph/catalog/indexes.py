@@ -6,11 +6,11 @@ they only make some of them faster.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.types import Scalar
-from omnigraph.dataclass import dataclass
 
 
 class IndexKind(StrEnum):

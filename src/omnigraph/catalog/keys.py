@@ -1,6 +1,6 @@
-"""From key values to the id of a node.
+"""From key values to the id of a node or an edge.
 
-The id of a keyed node is text derived from its key alone, so that the same entity gets the same id through every
+The id of a keyed entity is text derived from its key alone, so that the same entity gets the same id through every
 door: loads, mutations and Spark jobs. One column gives its canonical text, several give a compact JSON array of
 theirs. Whole columns are converted at once.
 """
@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog import arrays
+from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import EntityType
 from omnigraph.catalog.types import PropertyType
 from omnigraph.catalog.values import millis_of
 from omnigraph.errors import ConstraintError, InputError
@@ -25,16 +25,16 @@ from omnigraph.errors import ConstraintError, InputError
 _JSON_SPECIAL = r'["\\\x00-\x1f]'
 
 
-def id_from_key(node_type: NodeType, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.StringArray:
-    """The ids of a batch of nodes, from their key columns.
+def id_from_key(entity: EntityType, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.StringArray:
+    """The ids of a batch of entities, from their key columns; those of an edge begin with its ends.
 
     Raises:
         ConstraintError: a key value is null or not finite.
         InputError: the type has no key.
     """
-    if not node_type.key:
-        raise InputError(f"node {node_type.name} has no key to derive ids from")
-    texts = [key_text(node_type, name, columns[name]) for name in node_type.key]
+    if not entity.key:
+        raise InputError(f"{entity.name} has no key to derive ids from")
+    texts = [key_text(entity, name, columns[name]) for name in entity.key]
     if len(texts) == 1:
         return texts[0]
     quoted = [_json_string(text) for text in texts]
@@ -42,29 +42,27 @@ def id_from_key(node_type: NodeType, columns: Mapping[str, pa.Array | pa.Chunked
     return pc.binary_join_element_wise("[", inner, "]", "")
 
 
-def id_from_values(node_type: NodeType, values: Mapping[str, Any]) -> str:
+def id_from_values(entity: EntityType, values: Mapping[str, Any]) -> str:
     """The id of one node, from plain Python values of its key properties."""
-    columns = {name: _one(node_type.properties[name].type, values[name]) for name in node_type.key}
-    return str(id_from_key(node_type, columns)[0].as_py())
+    columns = {name: _one(entity.properties[name].type, values[name]) for name in entity.key}
+    return str(id_from_key(entity, columns)[0].as_py())
 
 
 def _one(kind: PropertyType, value: Any) -> pa.Array:
     if isinstance(value, dt.datetime):  # Arrow would cut a time to its day
         moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
-        return arrays.array([millis_of(moment)], pa.int64()).view(pa.date64())
-    return arrays.array([value], type=arrow_type(kind))
+        return pa.array([millis_of(moment)], pa.int64()).view(pa.date64())
+    return pa.array([value], type=arrow_type(kind))
 
 
-def key_text(node_type: NodeType, name: str, column: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+def key_text(entity: EntityType, name: str, column: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The canonical text of one key column."""
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(values, pa.ChunkedArray):  # combining no chunks at all gives a chunked array again
-        values = arrays.array([], type=column.type)
+    values = wide.one_array(column)
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return key_text(node_type, name, values.dictionary_decode())
+        return key_text(entity, name, values.dictionary_decode())
     if values.null_count:
-        raise ConstraintError(f"{node_type.name}.{name} is part of the key and must not be null")
+        raise ConstraintError(f"{entity.name}.{name} is part of the key and must not be null")
     if pa.types.is_string(kind):
         return values
     if pa.types.is_large_string(kind):
@@ -74,17 +72,17 @@ def key_text(node_type: NodeType, name: str, column: pa.Array | pa.ChunkedArray)
     if pa.types.is_date64(kind):
         return values.cast(pa.int64()).cast(pa.string())
     if pa.types.is_floating(kind):
-        return _float_text(node_type, name, values)
+        return _float_text(entity, name, values)
     return values.cast(pa.string())
 
 
-def _float_text(node_type: NodeType, name: str, values: pa.Array) -> pa.StringArray:
+def _float_text(entity: EntityType, name: str, values: pa.Array) -> pa.StringArray:
     if not pc.all(pc.is_finite(values), min_count=0).as_py():
-        raise ConstraintError(f"{node_type.name}.{name} is part of the key and must be a finite number")
+        raise ConstraintError(f"{entity.name}.{name} is part of the key and must be a finite number")
     text = values.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
     text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
-    return pc.if_else(pc.equal(values, arrays.scalar(0, values.type)), "0", text)
+    return pc.if_else(pc.equal(values, pa.scalar(0, values.type)), "0", text)
 
 
 def _json_string(text: pa.StringArray) -> pa.StringArray:
@@ -92,5 +90,5 @@ def _json_string(text: pa.StringArray) -> pa.StringArray:
     if pc.any(special, min_count=0).as_py():
         # Few keys hold quotes or control characters, so only those take the slow way.
         escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in text.filter(special).to_pylist()]
-        text = pc.replace_with_mask(text, special, arrays.array(escaped, type=pa.string()))
+        text = pc.replace_with_mask(text, special, pa.array(escaped, type=pa.string()))
     return pc.binary_join_element_wise('"', text, '"', "")

@@ -7,9 +7,10 @@ reports every problem at once; a plan with such a step is not applied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from omnigraph.catalog.constraints import COLUMN_CONSTRAINTS
+from omnigraph.catalog.constraints import ANNOTATIONS, COLUMN_CONSTRAINTS
 from omnigraph.catalog.identity import constraints_json
 from omnigraph.catalog.model import (
     Annotation,
@@ -21,26 +22,43 @@ from omnigraph.catalog.model import (
     Property,
 )
 from omnigraph.catalog.steps import (
-    AddIndex,
+    AddConstraint,
     AddProperty,
     AddType,
+    ChangeCardinality,
+    Constraint,
+    DropConstraint,
     DropProperty,
     DropType,
     ExtendEnum,
+    MakeNullable,
+    MakeRequired,
     MigrationPlan,
     RenameProperty,
     RenameType,
+    SetDefault,
+    SetEnum,
     Step,
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
-from omnigraph.dataclass import dataclass
+from omnigraph.catalog.types import PropertyType, Scalar
 
 __all__ = ["MigrationPlan", "carry_key_order", "key_orders", "plan_migration", "with_key_orders"]
 
 REQUIRED_PROPERTY_ADDED = "OG-MF-103"
+NULLABLE_MADE_REQUIRED = "OG-MF-104"
 PROPERTY_TYPE_CHANGED = "OG-MF-106"
+EXISTING_ROWS_BREAK_RULE = "OG-MF-107"
+DROPS_DATA = {"node": "OG-DS-102", "edge": "OG-DS-103", "property": "OG-DS-104"}
+WIDER = {
+    Scalar.I32: frozenset({Scalar.I64}),
+    Scalar.U32: frozenset({Scalar.U64, Scalar.I64}),
+    Scalar.F32: frozenset({Scalar.F64}),
+}
+"""The numbers that a number can become, because each of its values is one of theirs."""
 _FREE = ("description", "instruction")
 _Named = EntityType | Property
 
@@ -94,11 +112,11 @@ class _Types:
         if _free(before.annotations) != _free(after.annotations):
             yield UpdateTypeMetadata(self.kind, after.name, _free(after.annotations))
         if _fixed(before.annotations) != _fixed(after.annotations):
-            yield UnsupportedChange(target, "its annotations other than descriptions and instructions change")
+            yield UnsupportedChange(target, "its annotations change")
         yield from self._shape_steps(target, before, after)
-        properties = _Properties(self.kind, after.name, before.properties, after.properties, self.mode)
-        guarded = {column: what for what, column in _constrained(before)}
-        yield from properties.steps(guarded)
+        key = before.key if isinstance(before, NodeType) else ()
+        properties = _Properties(self.kind, after.name, before.properties, after.properties, self.mode, key)
+        yield from properties.steps()
         yield from _constraint_steps(self.kind, before, after, properties)
 
     def _shape_steps(self, target: str, before: EntityType, after: EntityType) -> Iterator[Step]:
@@ -108,7 +126,7 @@ class _Types:
             if ends != (after.source, after.target):
                 yield UnsupportedChange(target, "its endpoints change")
             if before.cardinality != after.cardinality:
-                yield UnsupportedChange(target, "its @card changes")
+                yield ChangeCardinality(self.kind, after.name, before.cardinality, after.cardinality)
         if isinstance(before, NodeType) and isinstance(after, NodeType) and before.interfaces != after.interfaces:
             yield UnsupportedChange(target, "the interfaces it implements change")
 
@@ -126,25 +144,19 @@ def _interface_steps(accepted: Catalog, desired: Catalog, mode: str) -> Iterator
 
 
 def _interface_property_steps(before: InterfaceType, after: InterfaceType, mode: str) -> Iterator[Step]:
-    properties = _Properties("interface", after.name, before.properties, after.properties, mode)
-    guarded = {
-        name: note.name
-        for name, prop in before.properties.items()
-        for note in prop.annotations
-        if note.name in COLUMN_CONSTRAINTS
-    }
-    yield from properties.steps(guarded)
+    key = tuple(name for name, prop in before.properties.items() if "key" in _column_constraints(prop))
+    properties = _Properties("interface", after.name, before.properties, after.properties, mode, key)
+    yield from properties.steps()
     for name in sorted(after.properties):
         old = before.properties.get(properties.old_name(name))
         had = _column_constraints(old) if old is not None else set()
         has = _column_constraints(after.properties[name])
-        for constraint in sorted(has - had):
-            if constraint == "index":
-                yield AddIndex("interface", after.name, (name,))
-            else:
-                yield UnsupportedChange(f"interface:{after.name}.{name}", f"@{constraint} is added")
-        for constraint in sorted(had - has):
-            yield UnsupportedChange(f"interface:{after.name}.{name}", f"@{constraint} is removed")
+        for word, names, step in (("added", has - had, AddConstraint), ("removed", had - has, DropConstraint)):
+            for constraint in sorted(names):
+                if constraint == "key":
+                    yield UnsupportedChange(f"interface:{after.name}.{name}", f"@key is {word}")
+                else:
+                    yield step("interface", after.name, Constraint(constraint.capitalize(), (name,)))
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -159,6 +171,8 @@ class _Properties:
     accepted: Mapping[str, Property]
     desired: Mapping[str, Property]
     mode: str
+    key: tuple[str, ...] = ()
+    """The accepted properties that ids are made of."""
 
     def __post_init__(self) -> None:
         self.renames, self.refused = _match_renames(self.accepted, self.desired)
@@ -173,27 +187,26 @@ class _Properties:
         """What a desired property was called."""
         return self._old_names.get(name, name)
 
-    def steps(self, guarded: Mapping[str, str]) -> Iterator[Step]:
-        """Renames, additions, drops, wider enums and new descriptions, each by name; then what cannot be done.
-
-        `guarded` names the accepted properties that carry a constraint, and which.
-        """
+    def steps(self) -> Iterator[Step]:
+        """Renames, additions, drops, other types and new descriptions, each by name; then what cannot be done."""
         refusals = {name: UnsupportedChange(self._entity(name), reason) for name, reason in self.refused.items()}
         kept = [name for name in sorted(self.desired) if self.old_name(name) in self.accepted]
         added = [name for name in sorted(self.desired) if name not in kept and name not in self.refused]
         for old, new in sorted(self.renames.items(), key=lambda pair: pair[1]):
             yield RenameProperty(self.kind, self.owner, old, new)
         for name in added:
-            kind = self.desired[name].type
-            if kind.nullable:
-                yield AddProperty(self.kind, self.owner, name, kind)
+            kind, default = self.desired[name].type, self.desired[name].default
+            if kind.nullable or default is not None:
+                yield AddProperty(self.kind, self.owner, name, kind, None if default is None else default.text)
             else:
-                reason = "a required property cannot be added: existing rows would have no value; make it nullable"
+                reason = (
+                    "a required property cannot be added: existing rows would have no value; make it nullable, or give"
+                    " it a @default"
+                )
                 refusals[name] = UnsupportedChange(self._entity(name), reason, REQUIRED_PROPERTY_ADDED)
         for name in self.dropped:
-            if name in guarded:
-                reason = f"it carries @{guarded[name]}, and a constraint cannot be removed"
-                refusals[name] = UnsupportedChange(self._entity(name), reason)
+            if name in self.key:
+                refusals[name] = UnsupportedChange(self._entity(name), "it is part of the key")
             else:
                 yield DropProperty(self.kind, self.owner, name, self.mode)
         yield from self._changes(kept, refusals)
@@ -203,12 +216,13 @@ class _Properties:
         metadata: list[Step] = []
         for name in kept:
             before, after = self.accepted[self.old_name(name)], self.desired[name]
-            wider = _added_values(before, after)
-            if wider:
-                yield ExtendEnum(self.kind, self.owner, name, wider)
-            elif before.type != after.type:
+            if self._can_become(before, after):
+                yield from self._retyped(before, after)
+            else:
                 reason = f"its type changes from {before.type} to {after.type}"
                 refusals[name] = UnsupportedChange(self._entity(name), reason, PROPERTY_TYPE_CHANGED)
+            if _text(before) != _text(after):
+                yield SetDefault(self.kind, self.owner, name, _text(after))
             if self._embedding(before) != self._embedding(after, desired=True):
                 refusals.setdefault(name, UnsupportedChange(self._entity(name), "its @embed changes"))
             if _fixed(before.annotations) != _fixed(after.annotations):
@@ -216,6 +230,31 @@ class _Properties:
             if _free(before.annotations) != _free(after.annotations):
                 metadata.append(UpdatePropertyMetadata(self.kind, self.owner, name, _free(after.annotations)))
         yield from metadata
+
+    def _can_become(self, before: Property, after: Property) -> bool:
+        """Whether rows can be carried from one type to another: a wider number, another enum, other nullability."""
+        old, new = before.type, after.type
+        if old.scalar is new.scalar or (not old.is_list and new.scalar in WIDER.get(old.scalar, ())):
+            # The id of a float key is its shortest text, which is another one in a wider type.
+            keeps_ids = old.scalar is new.scalar or before.name not in self.key or old.scalar is not Scalar.F32
+            return keeps_ids and (old.is_list, old.dimension) == (new.is_list, new.dimension)
+        return False
+
+    def _retyped(self, before: Property, after: Property) -> Iterator[Step]:
+        """What changes of a type, a step each."""
+        place = (self.kind, self.owner, after.name)
+        old, new = before.type, after.type
+        if old.scalar is not new.scalar:
+            yield WidenProperty(*place, new)
+        added = _added_values(old, new)
+        if added:
+            yield ExtendEnum(*place, added)
+        elif old.enum_values != new.enum_values:
+            yield SetEnum(*place, new.enum_values)
+        if new.nullable and not old.nullable:
+            yield MakeNullable(*place)
+        elif old.nullable and not new.nullable:
+            yield MakeRequired(*place, _text(after))
 
     def _embedding(self, prop: Property, *, desired: bool = False) -> tuple[str, str | None] | None:
         if prop.embedding is None:
@@ -227,10 +266,14 @@ class _Properties:
         return f"{self.kind}:{self.owner}.{name}"
 
 
-def _added_values(before: Property, after: Property) -> tuple[str, ...]:
-    """What an enum gains when nothing else about the property's type changes, and it loses nothing."""
-    old, new = before.type.enum_values, after.type.enum_values
-    if old is None or new is None or replace(before.type, enum_values=new) != after.type or not set(old) < set(new):
+def _text(prop: Property) -> str | None:
+    return None if prop.default is None else prop.default.text
+
+
+def _added_values(before: PropertyType, after: PropertyType) -> tuple[str, ...]:
+    """What an enum gains when it loses nothing."""
+    old, new = before.enum_values, after.enum_values
+    if old is None or new is None or not set(old) < set(new):
         return ()
     return tuple(sorted(set(new) - set(old)))
 
@@ -239,22 +282,25 @@ def _added_values(before: Property, after: Property) -> tuple[str, ...]:
 
 
 def _constraint_steps(kind: str, before: EntityType, after: EntityType, properties: _Properties) -> Iterator[Step]:
-    gone = set(properties.dropped)
-    old = {_shown(rule) for rule in _renamed_rules(before, properties.renames) if not gone & _columns(rule)}
-    new = {_shown(rule) for rule in constraints_json(after)}
-    for name, columns in sorted(new - old):
-        if name == "Index":
-            yield AddIndex(kind, after.name, tuple(columns))
-        else:
-            yield UnsupportedChange(f"{kind}:{after.name}", f"{_constraint(name, columns)} is added")
-    for name, columns in sorted(old - new):
-        yield UnsupportedChange(f"{kind}:{after.name}", f"{_constraint(name, columns)} is removed or changed")
+    old = {Constraint.of(rule) for rule in _renamed_rules(before, properties.renames)}
+    new = {Constraint.of(rule) for rule in constraints_json(after)}
+    for constraint in _sorted(old - new):
+        if constraint.name != "Key":
+            yield DropConstraint(kind, after.name, constraint)
+        elif not set(properties.dropped) & set(constraint.columns):
+            yield UnsupportedChange(f"{kind}:{after.name}", f"{constraint} is removed or changed")
+    for constraint in _sorted(new - old):
+        if constraint.name != "Key":
+            yield AddConstraint(kind, after.name, constraint)
+        elif not set(properties.dropped) & set(before.key if isinstance(before, NodeType) else ()):
+            yield UnsupportedChange(f"{kind}:{after.name}", f"{constraint} is added")
 
 
-_Rule = Mapping[str, object]
+def _sorted(constraints: set[Constraint]) -> list[Constraint]:
+    return sorted(constraints, key=repr)
 
 
-def _renamed_rules(entity: EntityType, renames: Mapping[str, str]) -> list[_Rule]:
+def _renamed_rules(entity: EntityType, renames: Mapping[str, str]) -> list[dict[str, Any]]:
     """The constraints of an accepted type in the property names of the desired one."""
 
     def new(name: str) -> str:
@@ -267,38 +313,8 @@ def _renamed_rules(entity: EntityType, renames: Mapping[str, str]) -> list[_Rule
         ranges=tuple(replace(rule, property=new(rule.property)) for rule in entity.ranges),
         checks=tuple(replace(rule, property=new(rule.property)) for rule in entity.checks),
     )
-    if isinstance(renamed, NodeType):
-        renamed = replace(renamed, key=tuple(map(new, renamed.key)))
+    renamed = replace(renamed, key=tuple(map(new, renamed.key)))
     return list(constraints_json(renamed))
-
-
-def _columns(rule: _Rule) -> set[str]:
-    ((_, body),) = rule.items()
-    if isinstance(body, dict):
-        return {str(body["property"])}
-    assert isinstance(body, list)
-    return set(body)
-
-
-def _shown(rule: _Rule) -> tuple[str, tuple[str, ...]]:
-    """A constraint as a value that can be compared and sorted."""
-    ((name, body),) = rule.items()
-    if isinstance(body, dict):
-        return name, tuple(str(body[part]) for part in sorted(body, reverse=True))
-    assert isinstance(body, list)
-    return name, tuple(body)
-
-
-def _constraint(name: str, columns: tuple[str, ...]) -> str:
-    return f"@{name.lower()}({', '.join(columns)})"
-
-
-def _constrained(entity: EntityType) -> Iterator[tuple[str, str]]:
-    """Every constraint of a type with each column it mentions."""
-    for rule in constraints_json(entity):
-        (name,) = rule
-        for column in sorted(_columns(rule)):
-            yield name.lower(), column
 
 
 def _column_constraints(prop: Property) -> set[str]:
@@ -338,12 +354,17 @@ def _match_renames(
 
 
 def _free(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-    return tuple(note for note in annotations if note.name in _FREE)
+    return tuple(note for note in annotations if _is_free(note))
 
 
 def _fixed(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-    movable = {*_FREE, "rename_from", *COLUMN_CONSTRAINTS}
-    return tuple(note for note in annotations if note.name not in movable)
+    movable = {"rename_from", "default", *COLUMN_CONSTRAINTS}
+    return tuple(note for note in annotations if not _is_free(note) and note.name not in movable)
+
+
+def _is_free(note: Annotation) -> bool:
+    """Words for people, annotations of users, and those an earlier release kept without knowing them."""
+    return note.name in _FREE or note.name not in ANNOTATIONS
 
 
 # --- key order -------------------------------------------------------------------------------------------------------
@@ -355,26 +376,41 @@ def carry_key_order(accepted: Catalog, desired: Catalog, plan: MigrationPlan) ->
     Renaming a key property must not change any id, so its place in a composite key stays although its name sorts
     elsewhere now.
     """
-    old_names = {new: old for old, new in plan.type_renames("node").items()}
     orders: dict[str, tuple[str, ...]] = {}
-    for name in desired.nodes:
-        before = accepted.nodes.get(old_names.get(name, name))
-        if before is not None:
-            renames = plan.property_renames("node", name)
-            orders[name] = tuple(renames.get(column, column) for column in before.key)
+    for kind, now, then in (("node", desired.nodes, accepted.nodes), ("edge", desired.edges, accepted.edges)):
+        old_names = {new: old for old, new in plan.type_renames(kind).items()}
+        for name in now:
+            before = then.get(old_names.get(name, name))
+            if before is not None:
+                renames = plan.property_renames(kind, name)
+                orders[_recorded(kind, name)] = tuple(renames.get(column, column) for column in before.key)
     return with_key_orders(desired, orders)
+
+
+_EDGE = "edge:"
+
+
+def _recorded(kind: str, name: str) -> str:
+    """The name a key order is recorded under: a node type's own, an edge type's with its kind before it."""
+    return f"{_EDGE}{name}" if kind == "edge" else name
 
 
 def with_key_orders(catalog: Catalog, orders: Mapping[str, tuple[str, ...]]) -> Catalog:
     """A catalog compiled from text, with the key orders that were recorded beside its tables."""
-    nodes = dict(catalog.nodes)
+    nodes, edges = dict(catalog.nodes), dict(catalog.edges)
     for name, order in orders.items():
-        node = nodes.get(name)
+        node, edge = nodes.get(name), edges.get(name.removeprefix(_EDGE)) if name.startswith(_EDGE) else None
         if node is not None and sorted(order) == sorted(node.key):
             nodes[name] = replace(node, key=tuple(order))
-    return replace(catalog, nodes=nodes)
+        if edge is not None and sorted(order) == sorted(edge.key):
+            edges[edge.name] = replace(edge, key=tuple(order))
+    return replace(catalog, nodes=nodes, edges=edges)
 
 
 def key_orders(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """The key orders worth recording: those that the names alone no longer tell."""
-    return {name: node.key for name, node in catalog.nodes.items() if node.key != tuple(sorted(node.key))}
+    found = {name: node.key for name, node in catalog.nodes.items() if node.key != tuple(sorted(node.key))}
+    for name, edge in catalog.edges.items():
+        if edge.key[2:] != tuple(sorted(edge.key[2:])):
+            found[_recorded("edge", name)] = edge.key
+    return found

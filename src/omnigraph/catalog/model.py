@@ -6,13 +6,13 @@ so a reader of this module needs none of the syntax. Build one with `omnigraph.c
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
 from omnigraph.catalog.types import PropertyType
-from omnigraph.dataclass import dataclass
 from omnigraph.ids import TableKey, edge_key, node_key
 
 
@@ -34,6 +34,23 @@ class Embedding:
 
 
 @dataclass(frozen=True)
+class Default:
+    """`@default`: the text of the value, and the value itself; a value of None stands for the moment of the write."""
+
+    text: str
+    value: str | int | float | bool | dt.date | None
+
+    @property
+    def is_now(self) -> bool:
+        """True for `now()`."""
+        return self.value is None
+
+    def at(self, now: dt.datetime) -> str | int | float | bool | dt.date:
+        """The value in a write at some moment."""
+        return now if self.value is None else self.value
+
+
+@dataclass(frozen=True)
 class Property:
     """One user column; `id`, `src` and `dst` are not properties."""
 
@@ -41,6 +58,7 @@ class Property:
     type: PropertyType
     annotations: tuple[Annotation, ...] = ()
     embedding: Embedding | None = None
+    default: Default | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +102,14 @@ class EntityType:
     ranges: tuple[RangeRule, ...] = ()
     checks: tuple[CheckRule, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    key: tuple[str, ...] = ()
+    """The columns that ids are made of; empty where ids mean nothing."""
+    declared: tuple[str, ...] = field(default=(), compare=False)
+    """The names of the properties as the schema lists them, those of interfaces behind its own; for whoever shows all.
+
+    Two schemas that differ in nothing else are the same."""
+    partial: bool = False
+    """True where a record may leave out whatever it likes, and what it leaves out stays as it is; see `partial`."""
 
     @property
     def table_key(self) -> TableKey:
@@ -95,7 +121,6 @@ class EntityType:
 class NodeType(EntityType):
     """A node type. `key` lists the `@key` columns in ascending name order as of creation; empty means keyless."""
 
-    key: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
 
     @property
@@ -106,7 +131,10 @@ class NodeType(EntityType):
 
 @dataclass(frozen=True)
 class EdgeType(EntityType):
-    """An edge type from one node type to one node type. Unique groups may name `src` and `dst`."""
+    """An edge type from one node type to one node type. Unique groups may name `src` and `dst`.
+
+    A `key` begins with `src` and `dst`; properties follow in ascending name order as of creation.
+    """
 
     source: str = ""
     target: str = ""

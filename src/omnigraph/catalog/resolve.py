@@ -13,22 +13,31 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from omnigraph.catalog import constraints
-from omnigraph.catalog.constraints import COLUMN_CONSTRAINTS, STRUCTURAL, Owner, Rules
+from omnigraph.catalog.constraints import (
+    ANNOTATIONS,
+    COLUMN_CONSTRAINTS,
+    STRUCTURAL,
+    USER_PREFIX,
+    Owner,
+    Rules,
+)
+from omnigraph.catalog.defaults import broken_rule, literal_text, read_default
 from omnigraph.catalog.identity import schema_hash
 from omnigraph.catalog.model import (
     Annotation,
     Cardinality,
     Catalog,
+    Default,
     EdgeType,
     InterfaceType,
     NodeType,
     Property,
 )
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.errors import SchemaError
 from omnigraph.language import parse_schema
 from omnigraph.language import schema_ast as ast
-from omnigraph.language.literals import float_text
 from omnigraph.language.source import Source, Span
 
 ROW_METADATA = frozenset(
@@ -40,25 +49,28 @@ RESERVED = {
     "edge": ROW_METADATA | {"id", "src", "dst", "from", "to"},
 }
 _T = TypeVar("_T")
-_ONCE = frozenset({"key", "unique", "index", "embed", "description", "instruction", "rename_from"})
+_ONCE = frozenset({"key", "unique", "index", "embed", "default", "description", "instruction", "rename_from"})
 
 
-def compile_schema(text: str) -> Catalog:
+def compile_schema(text: str, *, stored: bool = False) -> Catalog:
     """Read and check a schema.
+
+    With `stored` the text is one that a graph already has: an earlier release may have accepted what is refused today,
+    and a graph that could be opened once can always be.
 
     Raises:
         ParseError: the text does not fit the grammar, or a declaration breaks a rule of its own.
-        SchemaError: declarations contradict each other.
+        SchemaError: declarations contradict each other, or an annotation is not known.
 
     >>> sorted(compile_schema("node A { x: I32 } edge E: A -> A").tables)
     ['edge:E', 'node:A']
     """
-    return resolve(parse_schema(text))
+    return resolve(parse_schema(text), stored=stored)
 
 
-def resolve(schema: ast.Schema) -> Catalog:
-    """Check a syntax tree and give it its meaning."""
-    resolver = _Resolver(schema)
+def resolve(schema: ast.Schema, *, stored: bool = False) -> Catalog:
+    """Check a syntax tree and give it its meaning; `stored` as in `compile_schema`."""
+    resolver = _Resolver(schema, stored)
     nodes = {node.name: resolver.node(node) for node in resolver.nodes}
     edges = {edge.name: resolver.edge(edge) for edge in resolver.edges}
     resolver.check_names()
@@ -76,8 +88,9 @@ def property_type(syntax: ast.TypeSyntax) -> PropertyType:
 class _Resolver:
     """One pass over one schema."""
 
-    def __init__(self, schema: ast.Schema) -> None:
+    def __init__(self, schema: ast.Schema, stored: bool) -> None:
         self._source: Source = schema.source
+        self._stored = stored
         declarations = schema.declarations
         self._interface_declarations = [d for d in declarations if isinstance(d, ast.InterfaceDeclaration)]
         self.nodes = [d for d in declarations if isinstance(d, ast.NodeDeclaration)]
@@ -101,6 +114,7 @@ class _Resolver:
             checks=tuple(sorted(set(rules.checks), key=lambda rule: (rule.property, rule.pattern))),
             annotations=_annotations(declaration.annotations),
             key=rules.key,
+            declared=_declared(written),
             interfaces=tuple(sorted(reference.name for reference in declaration.implements)),
         )
 
@@ -117,6 +131,8 @@ class _Resolver:
             annotations=_annotations(declaration.annotations),
             source=declaration.from_type.name,
             target=declaration.to_type.name,
+            key=rules.key,
+            declared=_declared(declaration.properties),
             cardinality=Cardinality() if card is None else Cardinality(card.low, card.high),
         )
 
@@ -140,8 +156,11 @@ class _Resolver:
             for end in (edge.from_type, edge.to_type):
                 if end.name not in node_names:
                     what = "an interface" if end.name in self._inherited else "not a node type of this schema"
+                    meant = "" if end.name in self._inherited else did_you_mean(end.name, node_names)
                     line = self._source.locate(end.span).line
-                    raise SchemaError(f"edge {edge.name} has the endpoint {end.name}, which is {what} (line {line})")
+                    raise SchemaError(
+                        f"edge {edge.name} has the endpoint {end.name}, which is {what} (line {line}){meant}"
+                    )
 
     # --- parts
 
@@ -216,6 +235,7 @@ class _Resolver:
                     constraints.add_column_rule(rules, owner, annotation.name, (column,), annotation.span)
         for constraint in body:
             constraints.add_constraint(rules, owner, constraint)
+        self._check_defaults(owner, rules, written)
         embedded = self._embeddings(owner, written, find_source=True)
         return replace(owner, properties=_frozen(embedded)), rules
 
@@ -223,9 +243,35 @@ class _Resolver:
         self, written: Iterable[ast.Property], *, keep: frozenset[str] = frozenset()
     ) -> dict[str, Property]:
         return {
-            prop.name: Property(prop.name, property_type(prop.type), _annotations(prop.annotations, keep=keep))
+            prop.name: Property(
+                prop.name,
+                property_type(prop.type),
+                _annotations(prop.annotations, keep=keep),
+                default=self._default(prop),
+            )
             for prop in sorted(written, key=lambda prop: prop.name)
         }
+
+    def _default(self, prop: ast.Property) -> Default | None:
+        for annotation in prop.annotations:
+            if annotation.name == "default":
+                try:
+                    return read_default(property_type(prop.type), annotation)
+                except ValueError as problem:
+                    if not self._stored:
+                        raise self._fail(f"{prop.name}: {problem}", annotation.span) from None
+        return None
+
+    def _check_defaults(self, owner: Owner, rules: Rules, written: Iterable[ast.Property]) -> None:
+        for prop in written:
+            for annotation in prop.annotations:
+                if annotation.name != "default" or self._stored:
+                    continue
+                if prop.name in rules.key:
+                    raise self._fail(f"'{prop.name}' is part of the key, which is always given", annotation.span)
+                broken = broken_rule(owner.properties[prop.name], rules.ranges, rules.checks)
+                if broken:
+                    raise self._fail(f"the default of '{prop.name}' breaks its {broken}", annotation.span)
 
     def _embeddings(self, owner: Owner, written: Iterable[ast.Property], *, find_source: bool) -> dict[str, Property]:
         properties = dict(owner.properties)
@@ -262,8 +308,12 @@ class _Resolver:
             if name in seen and name in _ONCE:
                 raise self._fail(f"@{name} is given twice for {target}", annotation.span)
             seen.add(name)
+            if not (name in ANNOTATIONS or name.startswith(USER_PREFIX) or self._stored):
+                raise self._unknown(target, annotation)
             if name in ("range", "check"):
                 raise self._fail(f"@{name} takes arguments in parentheses", annotation.span)
+            if name == "default" and not (is_property or self._stored):
+                raise self._fail("@default is for properties", annotation.span)
             if name == "instruction" and is_property:
                 raise self._fail("@instruction is for nodes and edges, not for properties", annotation.span)
             if name in ("description", "instruction", "rename_from") and not _has_text(annotation):
@@ -271,26 +321,35 @@ class _Resolver:
             if name == "rename_from" and annotation.kwargs:
                 raise self._fail("@rename_from takes no keywords", annotation.span)
 
+    def _unknown(self, target: str, annotation: ast.Annotation) -> SchemaError:
+        place = self._source.locate(annotation.span)
+        return SchemaError(
+            f"line {place.line}, column {place.column}: {target} has the unknown annotation '@{annotation.name}'"
+            f"{did_you_mean(annotation.name, ANNOTATIONS, prefix='@') or '.'}"
+            f" Names that begin with '@{USER_PREFIX}' are free for annotations of your own"
+            f"\n{self._source.snippet(annotation.span)}"
+        )
+
     def _fail(self, message: str, span: Span) -> Exception:
         return self._source.parse_error(message, span)
+
+
+def _declared(written: Iterable[ast.Property]) -> tuple[str, ...]:
+    return tuple(prop.name for prop in written)
 
 
 def _annotations(written: Iterable[ast.Annotation], *, keep: frozenset[str] = frozenset()) -> tuple[Annotation, ...]:
     """The stored form, in canonical order; what has become a constraint or an embedding is left out."""
     stored = [
-        Annotation(annotation.name, _stored_text(annotation.value), tuple(sorted(annotation.kwargs)))
+        Annotation(
+            annotation.name,
+            None if annotation.value is None else literal_text(annotation.value),
+            tuple(sorted(annotation.kwargs)),
+        )
         for annotation in written
         if annotation.name not in STRUCTURAL or annotation.name in keep
     ]
     return tuple(sorted(stored, key=repr))
-
-
-def _stored_text(value: ast.LiteralValue | None) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return float_text(value) if isinstance(value, float) else str(value)
 
 
 def _has_text(annotation: ast.Annotation) -> bool:

@@ -6,16 +6,58 @@ stands for something that cannot be done.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from omnigraph.catalog.identity import annotation_json, type_json
-from omnigraph.catalog.model import Annotation
+from omnigraph.catalog.model import Annotation, Cardinality
 from omnigraph.catalog.types import PropertyType
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import SchemaError
 
 _SPELLING = {"from_name": "from", "to_name": "to"}
+ROWS_SHOWN_MAX = 20
+"""How many of the rows that stand in the way of a step a plan names."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`@unique`, `@index`, `@range`, `@check` or `@key` as a value that can be compared and sorted."""
+
+    name: str
+    columns: tuple[str, ...]
+    facts: tuple[tuple[str, str | float | None], ...] = ()
+
+    @classmethod
+    def of(cls, rule: Mapping[str, Any]) -> Constraint:
+        """A constraint of the canonical form of a type: one member, named after its kind."""
+        ((name, body),) = rule.items()
+        if isinstance(body, Mapping):
+            facts = tuple((fact, value) for fact, value in sorted(body.items()) if fact != "property")
+            return cls(name, (str(body["property"]),), facts)
+        return cls(name, tuple(body))
+
+    def to_json(self) -> dict[str, Any]:
+        """The same, as the surfaces show it."""
+        body: Any = {"property": self.columns[0], **dict(self.facts)} if self.facts else list(self.columns)
+        return {self.name: body}
+
+    def __str__(self) -> str:
+        facts = dict(self.facts)
+        if self.name == "Range":
+            low, high = ("" if facts[bound] is None else f"{facts[bound]:g}" for bound in ("min", "max"))
+            return f"@range({self.columns[0]}, {low}..{high})"
+        if self.name == "Check":
+            return f'@check({self.columns[0]}, "{facts["pattern"]}")'
+        return f"@{self.name.lower()}({', '.join(self.columns)})"
+
+
+@dataclass(frozen=True)
+class BrokenRow:
+    """A row that stands in the way of a step: the id of its entity, and what is wrong with it."""
+
+    id: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -23,18 +65,45 @@ class _Step:
     """One step; its JSON form is its fields in order, after its kind."""
 
     kind: ClassVar[str]
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+    """Fields that the JSON form leaves out where they say nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """The step as the surfaces show it."""
-        parts = {_SPELLING.get(part.name, part.name): getattr(self, part.name) for part in fields(self)}
-        return {"kind": self.kind, **{name: _value_json(value) for name, value in parts.items()}}
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        said = {name: value for name, value in parts.items() if value or name not in self.unsaid}
+        return {"kind": self.kind, **{_SPELLING.get(name, name): _value_json(value) for name, value in said.items()}}
+
+
+@dataclass(frozen=True)
+class _OfType(_Step):
+    """A step that concerns a type, which keeps its name."""
+
+    type_kind: str
+    type_name: str
+
+
+@dataclass(frozen=True)
+class _OfProperty(_OfType):
+    """A step that concerns one property, which keeps its name."""
+
+    property_name: str
 
 
 def _value_json(value: Any) -> Any:
-    if isinstance(value, PropertyType):
-        return type_json(value)
-    if isinstance(value, tuple):
-        return [annotation_json(item) if isinstance(item, Annotation) else item for item in value]
+    match value:
+        case PropertyType():
+            return type_json(value)
+        case Annotation():
+            return annotation_json(value)
+        case Constraint():
+            return value.to_json()
+        case Cardinality():
+            return {"min": value.low, "max": value.high}
+        case BrokenRow():
+            return {"id": value.id, "problem": value.problem}
+        case tuple():
+            return [_value_json(item) for item in value]
     return value
 
 
@@ -58,41 +127,85 @@ class RenameType(_Step):
 
 
 @dataclass(frozen=True)
-class AddProperty(_Step):
-    """A new nullable property; existing rows read null."""
+class AddProperty(_OfProperty):
+    """A new property. Existing rows read null, or where it is required the default, which they are given."""
 
     kind = "add_property"
-    type_kind: str
-    type_name: str
-    property_name: str
+    unsaid = frozenset({"default"})
     property_type: PropertyType
+    default: str | None = None
+
+    @property
+    def fills(self) -> bool:
+        """True when existing rows are given the default."""
+        return not self.property_type.nullable
 
 
 @dataclass(frozen=True)
-class RenameProperty(_Step):
+class RenameProperty(_OfType):
     """A property under a new name; values and constraints follow."""
 
     kind = "rename_property"
-    type_kind: str
-    type_name: str
     from_name: str
     to_name: str
 
 
 @dataclass(frozen=True)
-class AddIndex(_Step):
-    """A declared index, the only constraint that can be added to existing data; nothing is built yet."""
+class WidenProperty(_OfProperty):
+    """A number of a wider type; every value stays what it is."""
+
+    kind = "widen_property"
+    property_type: PropertyType
+
+
+@dataclass(frozen=True)
+class MakeNullable(_OfProperty):
+    """A property that may be null from now on."""
+
+    kind = "make_nullable"
+
+
+@dataclass(frozen=True)
+class MakeRequired(_OfProperty):
+    """A property that may no longer be null; `rows` that are null are given the default."""
+
+    kind = "make_required"
+    unsaid = frozenset({"default", "rows"})
+    default: str | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class SetDefault(_OfProperty):
+    """Another default, or none (null), for what is written from now on; no row changes."""
+
+    kind = "set_default"
+    default: str | None
+
+
+@dataclass(frozen=True)
+class AddConstraint(_OfType):
+    """A rule that existing rows have to keep already; of an index nothing is built yet."""
 
     kind = "add_constraint"
-    type_kind: str
-    type_name: str
-    columns: tuple[str, ...]
+    constraint: Constraint
 
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it, where an index is one of many constraints."""
-        body = super().to_json()
-        columns = body.pop("columns")
-        return {**body, "constraint": {"Index": columns}}
+
+@dataclass(frozen=True)
+class DropConstraint(_OfType):
+    """A rule that no longer holds."""
+
+    kind = "drop_constraint"
+    constraint: Constraint
+
+
+@dataclass(frozen=True)
+class ChangeCardinality(_OfType):
+    """Another `@card`; existing edges have to keep a narrower one already."""
+
+    kind = "change_cardinality"
+    from_name: Cardinality
+    to_name: Cardinality
 
 
 @dataclass(frozen=True)
@@ -106,60 +219,65 @@ class UpdateTypeMetadata(_Step):
 
 
 @dataclass(frozen=True)
-class UpdatePropertyMetadata(_Step):
+class UpdatePropertyMetadata(_OfProperty):
     """The description of a property as it is now to be."""
 
     kind = "update_property_metadata"
-    type_kind: str
-    type_name: str
-    property_name: str
     annotations: tuple[Annotation, ...]
 
 
 @dataclass(frozen=True)
 class DropType(_Step):
-    """A type leaves the schema; `hard` also removes the older versions of its table."""
+    """A type leaves the schema with its `rows`; `hard` also removes the older versions of its table."""
 
     kind = "drop_type"
+    unsaid = frozenset({"rows"})
     type_kind: str
     name: str
     mode: str = "soft"
+    rows: int = 0
 
 
 @dataclass(frozen=True)
-class DropProperty(_Step):
-    """A property leaves the schema; `hard` also removes the older versions of its table."""
+class DropProperty(_OfProperty):
+    """A property leaves the schema, and `rows` lose a value; `hard` also removes the older versions of its table."""
 
     kind = "drop_property"
-    type_kind: str
-    type_name: str
-    property_name: str
+    unsaid = frozenset({"rows"})
     mode: str = "soft"
+    rows: int = 0
 
 
 @dataclass(frozen=True)
-class ExtendEnum(_Step):
+class ExtendEnum(_OfProperty):
     """More values for an enum; no row changes."""
 
     kind = "extend_enum"
-    type_kind: str
-    type_name: str
-    property_name: str
     added_values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class SetEnum(_OfProperty):
+    """Other values for an enum, or from text to enum and back (null); existing rows have to be among them already."""
+
+    kind = "set_enum"
+    enum_values: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
 class UnsupportedChange(_Step):
-    """What stands in the way, with a stable code where one exists."""
+    """What stands in the way, with a stable code where one exists.
+
+    Where it is rows, `row_count` says how many there are and `rows` which, the first of them.
+    """
 
     kind = "unsupported_change"
+    unsaid = frozenset({"code", "row_count", "rows"})
     entity: str
     reason: str
     code: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The step as the surfaces show it, without a code when it has none."""
-        return {name: value for name, value in super().to_json().items() if value is not None}
+    row_count: int = 0
+    rows: tuple[BrokenRow, ...] = ()
 
 
 Step = (
@@ -167,12 +285,19 @@ Step = (
     | RenameType
     | AddProperty
     | RenameProperty
-    | AddIndex
+    | WidenProperty
+    | MakeNullable
+    | MakeRequired
+    | SetDefault
+    | AddConstraint
+    | DropConstraint
+    | ChangeCardinality
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
     | DropType
     | DropProperty
     | ExtendEnum
+    | SetEnum
     | UnsupportedChange
 )
 

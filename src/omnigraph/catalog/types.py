@@ -6,9 +6,8 @@ Arrow or JSON; those translations live next to it in `arrow` and `values`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from omnigraph.dataclass import dataclass
 
 
 class Scalar(StrEnum):
@@ -26,6 +25,8 @@ class Scalar(StrEnum):
     DATE = "Date"
     DATETIME = "DateTime"
     VECTOR = "Vector"
+    PATH = "Path"
+    """What a query binds with `path`; no property has it."""
 
 
 INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
@@ -61,8 +62,8 @@ class PropertyType:
 
     @property
     def is_plain(self) -> bool:
-        """True for a single comparable value: not a list, vector or blob."""
-        return not self.is_list and self.scalar not in (Scalar.VECTOR, Scalar.BLOB)
+        """True for a single comparable value: not a list, vector, blob or path."""
+        return not self.is_list and self.scalar not in (Scalar.VECTOR, Scalar.BLOB, Scalar.PATH)
 
     def with_nullable(self, nullable: bool) -> PropertyType:
         """The same type with other nullability."""

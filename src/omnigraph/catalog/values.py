@@ -1,4 +1,4 @@
-"""Date and time text, the same in queries, parameters and load files.
+"""Date and time text and single precision, the same in queries, parameters and load files.
 
 Dates are RFC 3339 with upper-case `T` and `Z`; a space may stand for the `T`, and no offset means UTC. Times finer than
 a millisecond are cut, never rounded.
@@ -7,7 +7,10 @@ a millisecond are cut, never rounded.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
+
+import numpy as np
 
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATETIME = re.compile(
@@ -68,6 +71,18 @@ def days_of(date: dt.date) -> int:
 def millis_of(moment: dt.datetime) -> int:
     """Milliseconds since 1970-01-01T00:00:00Z, the stored form of a DateTime."""
     return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def round_to_f32(value: int | float) -> np.float32:
+    """The nearest Float32, rounded once; a detour through Float64 would round large integers twice."""
+    if isinstance(value, float) or abs(value) <= 1 << 53:
+        with np.errstate(over="ignore"):
+            return np.float32(value)
+    shift = abs(value).bit_length() - 24
+    quotient, rest = divmod(abs(value), 1 << shift)
+    half = 1 << (shift - 1)
+    quotient += rest > half or (rest == half and quotient & 1)
+    return np.float32(math.copysign(math.ldexp(float(quotient), shift), value))
 
 
 def _offset(text: str | None) -> dt.timedelta:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-GLOBAL_VALUES = ("--store", "--profile", "--as")
+GLOBAL_VALUES = ("--store", "--server", "--graph", "--profile", "--as")
 """Global flags that take a value."""
 
 GLOBAL_SWITCHES = ("--yes", "--quiet")

@@ -30,18 +30,22 @@ class Defaults:
     table_cell_layout: str = "truncate"
     store: str | None = None
     server: str | None = None
+    default_graph: str | None = None
 
 
 @dataclass(frozen=True)
 class OperatorConfig:
     """The checked configuration; `warnings` lists the keys that were ignored.
 
-    Profiles stay as they were written and are checked when one is used, so a broken profile blocks nothing else.
+    Profiles, servers and aliases stay as they were written and are checked when one is used, so that a broken one
+    blocks nothing else.
     """
 
     actor: str | None = None
     defaults: Defaults = field(default_factory=Defaults)
     profiles: Mapping[str, Any] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -89,6 +93,8 @@ def parse_config(text: str, *, origin: str) -> OperatorConfig:
         actor=_text(operator.get("actor"), origin, "operator.actor"),
         defaults=_defaults(defaults, origin),
         profiles=_mapping(root.get("profiles"), origin, "profiles"),
+        servers=_mapping(root.get("servers"), origin, "servers"),
+        aliases=_mapping(root.get("aliases"), origin, "aliases"),
         warnings=tuple(f"warning: '{origin}' has the unknown key '{key}', ignored" for key in unknown),
     )
 
@@ -98,6 +104,12 @@ def _defaults(values: Mapping[str, Any], origin: str) -> Defaults:
     server = _text(values.get("server"), origin, "defaults.server")
     if store and server:
         raise InputError(f"the configuration '{origin}' sets both defaults.store and defaults.server: keep one")
+    graph = _text(values.get("default_graph"), origin, "defaults.default_graph")
+    if store and graph:
+        raise InputError(
+            f"the configuration '{origin}' sets defaults.default_graph beside defaults.store, which is one graph"
+            " already"
+        )
     width = values.get("table_max_column_width", Defaults.table_max_column_width)
     if not isinstance(width, int) or isinstance(width, bool) or width < 1:
         raise InputError(f"the configuration '{origin}' needs a positive number as defaults.table_max_column_width")
@@ -109,6 +121,7 @@ def _defaults(values: Mapping[str, Any], origin: str) -> Defaults:
         ),
         store=store,
         server=server,
+        default_graph=graph,
     )
 
 

@@ -10,6 +10,7 @@ from omnigraph.errors import (
     AlreadyExistsError,
     ConflictError,
     GraphError,
+    OutcomeUnknownError,
     PolicyError,
     PreconditionFailedError,
 )
@@ -20,6 +21,8 @@ USAGE = 2
 CONFLICT = 3
 PRECONDITION = 4
 DENIED = 5
+UNKNOWN = 75
+"""The connection broke while a server may have been writing."""
 INTERRUPTED = 130
 
 _BY_CLASS: tuple[tuple[type[GraphError], int], ...] = (
@@ -27,6 +30,7 @@ _BY_CLASS: tuple[tuple[type[GraphError], int], ...] = (
     (ConflictError, CONFLICT),
     (AlreadyExistsError, CONFLICT),
     (PolicyError, DENIED),
+    (OutcomeUnknownError, UNKNOWN),
 )
 
 

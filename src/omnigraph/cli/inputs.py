@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,6 +53,29 @@ def query_text(path: str | None, inline: str | None) -> str:
     return read_text(path, what="query file")
 
 
+def name_and_uri(name: str | None, uri: str | None) -> tuple[str | None, str | None]:
+    """The two words that may follow `query`, `mutate` and `explain`, whichever of them are given, in any order.
+
+    A name has no dot, slash or colon, and the address of a graph has one of them: `./graph` is an address.
+
+    >>> name_and_uri("graph.omni", None), name_and_uri("adults", "graph.omni")
+    ((None, 'graph.omni'), ('adults', 'graph.omni'))
+
+    Raises:
+        InputError: both are addresses, or both are names.
+    """
+    given = [word for word in (name, uri) if word is not None]
+    addresses = [word for word in given if any(mark in word for mark in "./\\:")]
+    names = [word for word in given if word not in addresses]
+    if len(addresses) > 1:
+        raise InputError(f"'{addresses[0]}' and '{addresses[1]}' both look like the address of a graph: pass one")
+    if len(names) > 1:
+        raise InputError(
+            f"'{names[0]}' and '{names[1]}' both look like names of queries: write a graph as ./{names[1]}"
+        )
+    return (names[0] if names else None), (addresses[0] if addresses else None)
+
+
 def parameters(text: str | None, path: str | None) -> dict[str, Any]:
     """The parameters of a program, as a JSON object on the line or in a file.
 
@@ -84,7 +108,7 @@ def query_files(paths: Iterable[str]) -> Iterator[str]:
         InputError: a path does not exist, or a folder holds no query file.
     """
     for path in paths:
-        if path == STDIN or not Path(path).is_dir():
+        if path == STDIN or not os.path.isdir(path):
             yield path
             continue
         found = sorted(str(file) for file in Path(path).rglob("*.gq"))

@@ -17,8 +17,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.arguments import settle, wants_json
-from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, exit_code
-from omnigraph.cli.plain import take_texts_as_typed
+from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, USAGE, exit_code
 from omnigraph.errors import GraphError, InternalError
 
 TRACEBACK = "OMNIGRAPH_TRACEBACK"
@@ -33,18 +32,29 @@ VERBS: dict[str, str] = {
     "query": "query",
     "mutate": "mutate",
     "explain": "explain",
+    "draw": "draw",
+    "shell": "shell",
     "lint": "lint",
     "export": "export",
     "snapshot": "snapshot",
     "branch": "branch",
     "commit": "commit",
+    "tag": "tag",
+    "changes": "changes",
     "blob": "blob",
     "schema": "schema",
+    "serve": "serve",
     "verify": "verify",
     "optimize": "optimize",
     "cleanup": "cleanup",
     "repair": "repair",
     "recovery": "recovery",
+    "policy": "policy",
+    "login": "login",
+    "logout": "login",
+    "profile": "profile",
+    "graphs": "graphs",
+    "alias": "alias",
 }
 """Each verb and the module of `omnigraph.cli.commands` that registers it, in the order help lists them."""
 
@@ -54,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         # Data is UTF-8 whatever the locale says, so that a result never depends on the machine it was asked from.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # A command loads much that stays, and ends soon: looking for garbage as often as a server does would only delay it.
     gc.set_threshold(50_000, 20, 100)
     _install_failpoints()
@@ -73,12 +83,18 @@ def _install_failpoints() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code; every failure ends as a sentence on standard error."""
+    if any(not _is_text(word) for word in words):
+        typer.echo("error: the command line is not text in UTF-8", err=True)
+        return USAGE
     line = settle(words)
     for warning in line.warnings:
         typer.echo(warning, err=True)
     try:
         application = build_application([line.verb] if line.verb in VERBS else VERBS)
         outcome = application(list(line.words) or ["--help"], prog_name="omnigraph", standalone_mode=False)
+        if outcome == INTERRUPTED:
+            # The parser takes an interrupt for an exit without a word.
+            raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else SUCCESS
     except typer.TyperException as refusal:
         typer.echo(f"error: {refusal.format_message()}", err=True)
@@ -105,6 +121,13 @@ def run(words: Sequence[str]) -> int:
         return report(cause, as_json=wants_json(line.words))
 
 
+def _is_text(word: str) -> bool:
+    try:
+        return "\0" not in word and bool(word.isascii() or word.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def report(error: GraphError, *, as_json: bool) -> int:
     """Print an error for the caller, the way the surface it asked for has it, and return the exit code."""
     typer.echo(f"error: {error.message}", err=True)
@@ -119,7 +142,6 @@ def report(error: GraphError, *, as_json: bool) -> int:
 def build_application(verbs: Iterable[str]) -> typer.Typer:
     """The application with these verbs; a verb that is not named is not even imported."""
     application = typer.Typer(
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -127,7 +149,6 @@ def build_application(verbs: Iterable[str]) -> typer.Typer:
     application.callback()(_global_flags)
     for verb in verbs:
         import_module(f"omnigraph.cli.commands.{VERBS[verb]}").register(application)
-    take_texts_as_typed(application)
     return application
 
 
@@ -141,6 +162,8 @@ def _print_version(asked: bool) -> None:
 
 def _global_flags(
     store: Annotated[str | None, typer.Option("--store", metavar="URI", help="The graph's store.")] = None,
+    server: Annotated[str | None, typer.Option("--server", metavar="NAME|URL", help="A server.")] = None,
+    graph: Annotated[str | None, typer.Option("--graph", metavar="ID", help="Which graph of a server.")] = None,
     profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config.")] = None,
     actor: Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who a write is attributed to.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write on a remote target.")] = False,

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.choices import Durability
+
 ADDRESS = "Address"
 
 
@@ -23,13 +25,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-class Durability(StrEnum):
-    """What an acknowledged write survives."""
-
-    FAST = "fast"
-    FULL = "full"
-
-
 Uri = Annotated[
     str | None,
     typer.Argument(metavar="URI", help="The graph: a path, file:// or s3:// URI.", show_default=False),
@@ -40,6 +35,20 @@ UriOption = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The
 Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph's store.", show_default=False, rich_help_panel=ADDRESS),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="NAME|URL",
+        help="A server: its URL, or its name in ~/.omnigraph/config.yaml.",
+        show_default=False,
+        rich_help_panel=ADDRESS,
+    ),
+]
+GraphId = Annotated[
+    str | None,
+    typer.Option("--graph", metavar="ID", help="Which graph of a server.", show_default=False, rich_help_panel=ADDRESS),
 ]
 Profile = Annotated[
     str | None,
@@ -55,6 +64,10 @@ Profile = Annotated[
 Actor = Annotated[
     str | None,
     typer.Option("--as", metavar="ACTOR", help="Who the write is attributed to.", show_default=False),
+]
+Message = Annotated[
+    str | None,
+    typer.Option("--message", "-m", metavar="TEXT", help="What the commit says about itself.", show_default=False),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Consent to a destructive write on a target that is not local.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print the line that names the target of a write.")]

@@ -57,7 +57,7 @@ def render(view: ReadView, form: str, layout: Layout) -> Iterator[str]:
             }
         )
     elif form == "jsonl":
-        yield from _jsonl(view)
+        yield from (_compact({name: row.get(name) for name in view.columns}) for row in view.rows)
     elif form == "csv":
         yield from csv_lines(view.columns, view.rows)
     elif form == "kv":
@@ -104,16 +104,9 @@ def csv_lines(columns: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
         yield ",".join(_quoted(_text(row.get(name))) for name in columns)
 
 
-def _jsonl(view: ReadView) -> Iterator[str]:
-    metadata = {
-        "kind": "metadata",
-        "query_name": view.query_name,
-        "target": view.target,
-        "row_count": len(view.rows),
-    }
-    yield _compact(metadata)
-    for row in view.rows:
-        yield _compact({name: row.get(name) for name in view.columns})
+def metadata_line(view: ReadView) -> str:
+    """What was asked, of which state, and how many rows came back, as one JSON object."""
+    return _compact({"query_name": view.query_name, "target": view.target, "row_count": len(view.rows)})
 
 
 def _kv(view: ReadView) -> Iterator[str]:
@@ -178,6 +171,12 @@ def _width(text: str) -> int:
 
 def _cell(value: Any) -> str:
     return _visible(_text(value))
+
+
+def shown_value(value: Any, width: int = 80) -> str:
+    """One value on one line, cut where it is wider than that."""
+    [line] = _fit(_cell(value), width, Layout(max_width=width))
+    return line
 
 
 def _visible(text: str) -> str:

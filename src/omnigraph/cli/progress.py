@@ -1,8 +1,9 @@
 """A live bar for a load: which phase it is in, how far, how many rows and how fast.
 
 On a terminal the bar is drawn on standard error and vanishes when the load is done; in a notebook it is an output of
-the cell that changes in place; anywhere else nothing is drawn. The engine knows none of this: it hands observations to
-a listener.
+the cell that changes in place; anywhere else nothing is drawn. The terminal's bar would need `ipywidgets` in a notebook
+and show nothing without it, so there it is HTML through IPython's own display handle. The engine knows none of this: it
+hands observations to a listener.
 """
 
 from __future__ import annotations

@@ -8,20 +8,22 @@ tests, the others speak HTTP. Nothing is loaded or contacted before the first te
 from __future__ import annotations
 
 import json
+import logging
 import math
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from omnigraph.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from urllib.request import Request
 
 Vector = tuple[float, ...]
 LOCAL_MODEL = "omnigraph/wordllama-256"
@@ -135,6 +137,20 @@ def _f32(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
+@contextmanager
+def _logging_left_alone() -> Iterator[None]:
+    """Keep a package that configures logging when it is imported from doing so.
+
+    `logging.basicConfig` does nothing where the root logger has a handler, so it has one meanwhile.
+    """
+    root, placeholder = logging.getLogger(), logging.NullHandler()
+    root.addHandler(placeholder)
+    try:
+        yield
+    finally:
+        root.removeHandler(placeholder)
+
+
 class LocalEmbedder:
     """Static word vectors shipped with the `wordllama` package: no network, no model server."""
 
@@ -159,7 +175,8 @@ class LocalEmbedder:
                 f"model '{LOCAL_MODEL}' makes vectors of {LOCAL_DIMENSION} numbers, and the property has {dimension}:"
                 f" declare Vector({LOCAL_DIMENSION}), or configure another provider"
             )
-        made = self._model().embed(list(texts), norm=True)
+        # Brought to unit length by `checked`, which refuses what has no direction instead of dividing by zero.
+        made = self._model().embed(list(texts), norm=False)
         return [checked(tuple(float(value) for value in row), dimension, self.model) for row in made]
 
     def _model(self) -> Any:
@@ -170,12 +187,14 @@ class LocalEmbedder:
 
     @staticmethod
     def _load() -> Any:
-        try:
-            import wordllama
-        except ImportError as exc:
-            raise InputError(
-                "the offline embedding model is not installed: pip install 'omnigraph[embed]', or configure a provider"
-            ) from exc
+        with _logging_left_alone():
+            try:
+                import wordllama
+            except ImportError as exc:
+                raise InputError(
+                    "the offline embedding model is not installed: pip install 'omnigraph[embed]', or configure a"
+                    " provider"
+                ) from exc
         # The wheel carries its model, so its own folder is the cache and nothing needs to be fetched.
         folder = Path(wordllama.__file__).parent
         return wordllama.WordLlama.load(
@@ -185,15 +204,10 @@ class LocalEmbedder:
 
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
-# HTTP is imported where a request is made: it takes longer to load than the model inside the process, and every graph
-# that is opened comes through this module.
-
-Send: TypeAlias = "Callable[[Request, float], bytes]"
+Send = Callable[[Request, float], bytes]
 
 
 def _send(request: Request, timeout_seconds: float) -> bytes:
-    from urllib.request import urlopen
-
     with urlopen(request, timeout=timeout_seconds) as response:
         return bytes(response.read())
 
@@ -254,9 +268,6 @@ class HttpEmbedder:
         return _field(_field(answer, "embedding"), "values")
 
     def _post(self, url: str, body: dict[str, Any], headers: dict[str, str], deadline: float) -> Any:
-        from http.client import HTTPException
-        from urllib.request import Request
-
         request = Request(
             url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers}, method="POST"
         )
@@ -279,14 +290,10 @@ class HttpEmbedder:
 
 def _may_pass(exc: Exception) -> bool:
     """Too many requests, server errors, timeouts and lost connections; a refusal stays a refusal."""
-    from urllib.error import HTTPError
-
     return not isinstance(exc, HTTPError) or exc.code == 429 or exc.code >= 500
 
 
 def _failure(exc: Exception, base: str, attempts: int) -> StorageError:
-    from urllib.error import HTTPError
-
     what = f"HTTP {exc.code}" if isinstance(exc, HTTPError) else str(exc) or type(exc).__name__
     kind = "transient" if _may_pass(exc) else "configuration"
     tries = "" if attempts == 1 else f" after {attempts} attempts"

@@ -1,4 +1,4 @@
-"""The story that `make quickstart` tells: create, load through Spark, ask, search, change, branch, look back.
+"""The story that `make quickstart` tells: create, load through Spark, ask, search, change, branch, merge, look back.
 
 Everything here uses the public names of the package alone, so it is also an example of how to use them. Run again, it
 keeps the graph and tells the rest of the story anew; the newcomer adopts another project each time.
@@ -22,12 +22,15 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import omnigraph
+from omnigraph import MergeConflict
+from omnigraph.choices import Engine
 from omnigraph.cli.progress import Observation, load_bar
 from omnigraph.examples import community
 
 NEWCOMER = "newcomer"
 LOAD_ACTOR = "quickstart"
 BRANCH = "tidy-up"
+REVIEW, REVIEWER = "review", "reviewer"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -59,7 +62,7 @@ class Story:
         self.data = data
         self.step = 0
 
-    def tell(self, *, engine: str, size: community.Size) -> None:
+    def tell(self, *, engine: Engine, size: community.Size) -> None:
         """From an empty folder to a graph with a past."""
         self.console.print()
         self.console.rule("[bold]Omnigraph[/bold] · a graph database in a folder")
@@ -68,12 +71,13 @@ class Story:
             self._search(graph)
             commit_id, slug = self._change(graph)
             self._branch(graph)
+            self._merge(graph)
             self._history(graph)
             self._past(graph, slug, commit_id)
         self._farewell()
 
     @contextmanager
-    def _graph(self, engine: str, size: community.Size) -> Iterator[omnigraph.Graph]:
+    def _graph(self, engine: Engine, size: community.Size) -> Iterator[omnigraph.Graph]:
         """The graph of an earlier telling, or a new one with its data loaded."""
         try:
             graph = omnigraph.connect(self.root)
@@ -97,7 +101,7 @@ class Story:
         self.console.print(f"[green]created[/green] {self.root} in {_seconds(began)}")
         return graph
 
-    def _load(self, graph: omnigraph.Graph, engine: str, size: community.Size) -> None:
+    def _load(self, graph: omnigraph.Graph, engine: Engine, size: community.Size) -> None:
         self._heading(f"Load {size.nodes:,} nodes and {size.edges:,} edges in one commit")
         began = time.perf_counter()
         files = community.write_files(self.data, size=size)
@@ -177,6 +181,27 @@ class Story:
         for branch in ("main", BRANCH):
             self._query(graph, "archived", {}, f"Archived projects on {branch}", branch=branch)
 
+    def _merge(self, graph: omnigraph.Graph) -> None:
+        self._heading("Bring the work of a branch back")
+        if REVIEW in graph.branches.list():
+            graph.branches.delete(REVIEW)
+        graph.branches.create(REVIEW)
+        for branch, reputation in ((REVIEW, 7), ("main", 3)):
+            params = {"handle": NEWCOMER, "reputation": reputation}
+            graph.mutate(community.queries(), params, name="rate", branch=branch, actor=REVIEWER)
+        for change in graph.branches.diff(REVIEW):
+            before, after = (image.properties if image else {} for image in (change.before, change.after))
+            self.console.print(f"{REVIEW} would {change.op} {change.type_name} {change.id}: {before} -> {after}")
+        for conflict in graph.branches.conflicts(REVIEW):
+            self.console.print(f"[yellow]conflict[/yellow] {conflict.message}")
+        began = time.perf_counter()
+        result = graph.branches.merge(REVIEW, resolve=_higher_reputation, delete_branch=True, actor=REVIEWER)
+        self.console.print(
+            f"[green]{result.outcome}[/green] {REVIEW} into main in {_seconds(began)}, the higher reputation counts:"
+            f" commit {result.commit_id} has two parents"
+        )
+        self._query(graph, "person", {"handle": NEWCOMER}, "What main has now")
+
     def _history(self, graph: omnigraph.Graph) -> None:
         self._heading("Look at the history")
         commits = [
@@ -234,6 +259,14 @@ class Story:
     def _heading(self, text: str) -> None:
         self.step += 1
         self.console.print(f"\n[bold blue]{self.step}. {text}[/bold blue]")
+
+
+def _higher_reputation(conflict: MergeConflict) -> str | None:
+    """Of two reputations the higher one counts; anything else stays a conflict."""
+    if conflict.columns != ("reputation",) or conflict.ours is None or conflict.theirs is None:
+        return None
+    ours, theirs = conflict.ours.properties["reputation"], conflict.theirs.properties["reputation"]
+    return "theirs" if theirs > ours else "ours"
 
 
 def _counts(graph: omnigraph.Graph) -> tuple[int, int]:

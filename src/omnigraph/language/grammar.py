@@ -10,12 +10,11 @@ import re
 from importlib import resources
 from typing import Any
 
-from lark import Transformer
+from lark import Lark, Transformer
 from lark.exceptions import UnexpectedInput
 
 from omnigraph.language.expectation import parse_error
 from omnigraph.language.source import LocalError, Source, Span
-from omnigraph.language.tables import SUFFIX, parser_of
 
 NESTING_MAX = 64
 """How deep brackets may nest: far above any real program, far below what a recursive reader of trees can bear."""
@@ -25,13 +24,11 @@ _BRACKET = re.compile(r'"(?:[^"\\]|\\[\s\S])*"?|//[^\n]*|/\*(?:[\s\S]*?\*/|[\s\S
 
 
 class Grammar:
-    """One of the two grammars, ready to parse with the builder that makes its trees."""
+    """A grammar, ready to parse with the builder that makes its trees."""
 
     def __init__(self, file_name: str, builder: Transformer[Any, Any]) -> None:
-        package = resources.files("omnigraph.language")
-        text = package.joinpath(file_name).read_text(encoding="utf-8")
-        tables = package.joinpath(file_name.removesuffix(".lark") + SUFFIX)
-        self._lark = parser_of(text, tables.read_bytes() if tables.is_file() else None, builder)
+        text = resources.files("omnigraph.language").joinpath(file_name).read_text(encoding="utf-8")
+        self._lark = Lark(text, parser="lalr", lexer="contextual", propagate_positions=False, transformer=builder)
         self._symbols = {
             terminal.name: f"'{terminal.pattern.value}'"
             for terminal in self._lark.terminals
@@ -44,14 +41,19 @@ class Grammar:
         Raises:
             ParseError: the text does not fit the grammar, or breaks a rule local to one declaration.
         """
-        _check_unicode(source)
-        _check_nesting(source)
+        check_text(source)
         try:
             return self._lark.parse(source.text)
         except UnexpectedInput as failure:
             raise parse_error(failure, source, self._symbols) from None
         except LocalError as failure:
             raise source.parse_error(failure.message, failure.span) from None
+
+
+def check_text(source: Source) -> None:
+    """Refuse text that no parser should see: half characters, and brackets nested beyond reason."""
+    _check_unicode(source)
+    _check_nesting(source)
 
 
 def _check_nesting(source: Source) -> None:

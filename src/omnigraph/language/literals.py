@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import re
 
-from lark import Token
-
 from omnigraph.language.source import LocalError, Span
 
 INTEGER_MAX = 2**63 - 1
@@ -19,13 +17,13 @@ _ESCAPE = re.compile(r"\\([\s\S])")
 _INTEGER_DIGITS_MAX = len(str(INTEGER_MAX))
 
 
-def span_of(token: Token) -> Span:
-    """Where a token stands."""
-    start = token.start_pos or 0
+def span_of(token: str) -> Span:
+    """Where a token stands; the tokens of both parsers know where they begin."""
+    start: int = getattr(token, "start_pos", None) or 0
     return Span(start, start + len(token))
 
 
-def string_value(token: Token) -> str:
+def string_value(token: str) -> str:
     """The text between the quotes, with its escapes resolved."""
     inner = token[1:-1]
     if "\\" not in inner:
@@ -44,7 +42,7 @@ def string_value(token: Token) -> str:
     return _ESCAPE.sub(resolve, inner)
 
 
-def integer_value(token: Token) -> int:
+def integer_value(token: str) -> int:
     """The value of an integer, which must fit a signed 64-bit integer."""
     digits = token.lstrip("-").lstrip("0")
     if len(digits) <= _INTEGER_DIGITS_MAX:
@@ -57,7 +55,7 @@ def integer_value(token: Token) -> int:
     raise LocalError(f"the integer {shown} does not fit 64 bits (at most {INTEGER_MAX})", span_of(token))
 
 
-def float_value(token: Token) -> float:
+def float_value(token: str) -> float:
     """The value of a decimal, which must be finite."""
     value = float(token)
     if math.isinf(value):
@@ -65,7 +63,7 @@ def float_value(token: Token) -> float:
     return value
 
 
-def number_value(token: Token) -> int | float:
+def number_value(token: str) -> int | float:
     """A signed integer or decimal, as `@range` bounds have them."""
     return float_value(token) if "." in token else integer_value(token)
 

@@ -7,8 +7,8 @@ language that choose between a few words (operators, functions) are kept as thos
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
-from omnigraph.dataclass import dataclass
 from omnigraph.language.schema_ast import TypeSyntax
 from omnigraph.language.source import NOWHERE, Source, Span
 
@@ -69,73 +69,100 @@ LiteralSyntax = Constant | DateConstant | ListConstant
 
 
 @dataclass(frozen=True)
-class NowCall:
-    """`now()`."""
+class AllProperties:
+    """`$variable.*`: every property of a variable, in a return."""
 
+    variable: str
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class NearestCall:
-    """`nearest($v.p, q)`."""
-
-    property: PropertyAccess
-    query: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class TextCall:
-    """`search`, `match_text` or `fuzzy`; only `fuzzy` may have a `distance`."""
+class Call:
+    """`function(distinct argument, …)`; which functions there are and what they take is the checker's business."""
 
     function: str
-    field: ExpressionSyntax
-    query: ExpressionSyntax
-    distance: ExpressionSyntax | None = None
+    arguments: tuple[ExpressionSyntax, ...] = ()
+    distinct: bool = False
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Bm25Call:
-    """`bm25(field, query)`."""
+class Arithmetic:
+    """`left operator right` with one of `+ - * / %`."""
 
-    field: ExpressionSyntax
-    query: ExpressionSyntax
+    operator: str
+    left: ExpressionSyntax
+    right: ExpressionSyntax
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class RrfCall:
-    """`rrf(rank, rank, k)`."""
+class Minus:
+    """`-operand`."""
 
-    first: NearestCall | Bm25Call
-    second: NearestCall | Bm25Call
-    k: ExpressionSyntax | None = None
+    operand: ExpressionSyntax
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+ExpressionSyntax = Variable | PropertyAccess | AllProperties | Alias | LiteralSyntax | Call | Arithmetic | Minus
+ValueSyntax = LiteralSyntax | Variable | Call
+"""What a binding takes; the only call among them is `now()`."""
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`left operator right`; a comparison, `in`, or one of the tests of Strings and lists."""
+
+    left: ExpressionSyntax
+    operator: str
+    right: ExpressionSyntax
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """`count`, `sum`, `avg`, `min` or `max` of one expression."""
+class NullTest:
+    """`operand is null`, or `is not null` when negated."""
 
-    function: str
-    argument: ExpressionSyntax
+    operand: ExpressionSyntax
+    negated: bool = False
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
-ExpressionSyntax = (
-    Variable
-    | PropertyAccess
-    | Alias
-    | LiteralSyntax
-    | NowCall
-    | NearestCall
-    | TextCall
-    | Bm25Call
-    | RrfCall
-    | AggregateCall
-)
-ValueSyntax = LiteralSyntax | Variable | NowCall
+@dataclass(frozen=True)
+class Truth:
+    """An expression that is a condition by itself, such as `true` or `search($v.name, "x")`."""
+
+    expression: ExpressionSyntax
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Not:
+    """`not condition`."""
+
+    condition: ConditionSyntax
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class And:
+    """Two or more conditions that hold together."""
+
+    parts: tuple[ConditionSyntax, ...]
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Or:
+    """Two or more conditions of which one holds."""
+
+    parts: tuple[ConditionSyntax, ...]
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+ConditionSyntax = Comparison | NullTest | Truth | Not | And | Or
 
 # --- match -----------------------------------------------------------------------------------------------------------
 
@@ -182,16 +209,6 @@ class Traversal:
 
 
 @dataclass(frozen=True)
-class FilterClause:
-    """`left operator right`; the operator is a comparison, `contains` or `starts_with`."""
-
-    left: ExpressionSyntax
-    operator: str
-    right: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
 class Negation:
     """`not { clauses }`."""
 
@@ -199,7 +216,45 @@ class Negation:
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
-Clause = Negation | Binding | Traversal | FilterClause | TextCall
+@dataclass(frozen=True)
+class Exists:
+    """`exists { clauses }`."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Optional:
+    """`optional { clauses }`."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Either:
+    """`either { clauses } or { clauses }`."""
+
+    arms: tuple[tuple[Clause, ...], ...]
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ShortestPath:
+    """`path $variable = shortest $left name{hops} $right`, or `<name>` when undirected."""
+
+    variable: Variable
+    left: Variable
+    edge_name: str
+    right: Variable
+    hops: Hops
+    undirected: bool = False
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+BlockSyntax = Negation | Exists | Optional | Either
+Clause = BlockSyntax | Binding | Traversal | ShortestPath | ConditionSyntax
 
 # --- return, order ---------------------------------------------------------------------------------------------------
 
@@ -222,14 +277,20 @@ class Ordering:
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
+CountSyntax = int | Variable
+
+
 @dataclass(frozen=True)
 class ReadBody:
-    """`match { } return { } order { } limit n`."""
+    """`match { } return { } having { } order { } limit n offset n`."""
 
     match: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     order: tuple[Ordering, ...] = ()
-    limit: int | None = None
+    limit: CountSyntax | None = None
+    distinct: bool = False
+    having: tuple[ConditionSyntax, ...] = ()
+    offset: CountSyntax | None = None
 
 
 # --- mutations -------------------------------------------------------------------------------------------------------
@@ -237,48 +298,44 @@ class ReadBody:
 
 @dataclass(frozen=True)
 class Assignment:
-    """`property: value` of an insert or update."""
+    """`property: expression` of an insert or update."""
 
     property: str
-    value: ValueSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Predicate:
-    """`property op value` after `where`."""
-
-    property: str
-    operator: str
-    value: ValueSyntax
+    value: ExpressionSyntax
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Insert:
-    """`insert Type { assignments }`."""
+    """`insert Type { assignments } as $variable`."""
 
     type_name: str
     assignments: tuple[Assignment, ...]
+    binds: Variable | None = None
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+
+TargetSyntax = str | Variable
+"""What an update or delete is of: a type, or a variable of the match before it."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """`update Type set { assignments } where predicate`."""
+    """`update Type set { assignments } where condition as $variable`, or `update $v set { … }`."""
 
-    type_name: str
+    target: TargetSyntax
     assignments: tuple[Assignment, ...]
-    where: Predicate
+    where: ConditionSyntax | None = None
+    binds: Variable | None = None
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Delete:
-    """`delete Type where predicate`."""
+    """`delete Type where condition`, or `delete $v`."""
 
-    type_name: str
-    where: Predicate
+    target: TargetSyntax
+    where: ConditionSyntax | None = None
     span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
 
 
@@ -287,9 +344,11 @@ StatementSyntax = Insert | Update | Delete
 
 @dataclass(frozen=True)
 class WriteBody:
-    """Statements in written order."""
+    """`match { } statements return { }`: the statements in written order, what they run for, and what is told."""
 
     statements: tuple[StatementSyntax, ...]
+    match: tuple[Clause, ...] = ()
+    projections: tuple[Projection, ...] = ()
 
 
 # --- declarations ----------------------------------------------------------------------------------------------------

@@ -1,18 +1,25 @@
-"""Query text to syntax tree. Start at `parse_query_file`."""
+"""Query text to syntax tree. Start at `parse_query_file`.
+
+The parser walks down the grammar with a few tokens of lookahead, and decides by the place of a word whether it is a
+keyword; brackets are counted beforehand, so that no text can exhaust the stack.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-from lark import Token, Transformer, v_args
-
 from omnigraph.language import query_ast as ast
-from omnigraph.language.grammar import Grammar
-from omnigraph.language.literals import float_value, integer_value, span_of, string_value
+from omnigraph.language.condition_parser import ConditionParser
+from omnigraph.language.grammar import check_text
+from omnigraph.language.literals import integer_value
+from omnigraph.language.query_tokens import Kind, Token
 from omnigraph.language.schema_ast import TypeSyntax
-from omnigraph.language.schema_parser import nullable_type
-from omnigraph.language.source import LocalError, Source
+from omnigraph.language.source import LocalError, Source, Span
+
+_SCALARS = frozenset(
+    {"String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "DateTime", "Date"},
+)
+_TYPES = "a type (String, Bool, I32, I64, U32, U64, F32, F64, Date, DateTime, Blob, Vector(n))"
+_STATEMENTS = ("insert", "update", "delete")
+_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def parse_query_file(text: str) -> ast.QueryFile:
@@ -25,7 +32,8 @@ def parse_query_file(text: str) -> ast.QueryFile:
     'q'
     """
     source = Source(text)
-    queries: tuple[ast.Query, ...] = _grammar().parse(source)
+    check_text(source)
+    queries = _QueryParser(source).file()
     seen: set[str] = set()
     for query in queries:
         if query.name in seen:
@@ -34,210 +42,295 @@ def parse_query_file(text: str) -> ast.QueryFile:
     return ast.QueryFile(queries, source)
 
 
-@cache
-def _grammar() -> Grammar:
-    return Grammar("query.lark", _Builder())
+class _QueryParser(ConditionParser):
+    """Reads declarations, clauses and statements; each method is named after what it reads."""
 
+    def file(self) -> tuple[ast.Query, ...]:
+        queries: list[ast.Query] = []
+        while self.token.kind is not Kind.END:
+            queries.append(self.query())
+        return tuple(queries)
 
-@v_args(inline=True)
-class _Builder(Transformer[Any, Any]):
-    """Makes tree nodes from the grammar's rules; each method is named after its rule."""
+    def query(self) -> ast.Query:
+        self.expect("query")
+        name = self.expect_kind(Kind.NAME)
+        self.expect("(")
+        parameters: list[ast.Parameter] = []
+        if not self.accept(")"):
+            parameters.append(self.parameter())
+            while self.accept(","):
+                parameters.append(self.parameter())
+            self.expect(")")
+        notes: dict[str, str] = {}
+        while self.token in ("@description", "@instruction"):
+            note = self.advance()
+            self.expect("(")
+            text = self.text(self.expect_kind(Kind.STRING))
+            self.expect(")")
+            if str(note) in notes:
+                raise self.fault(f"{note} is given twice for query '{name}'", note.span)
+            notes[str(note)] = text
+        self.want("'@description' or '@instruction'")
+        self.expect("{")
+        body = self.body()
+        self.expect("}")
+        description, instruction = notes.get("@description"), notes.get("@instruction")
+        return ast.Query(str(name), tuple(parameters), body, description, instruction, name.span)
 
-    def start(self, *queries: ast.Query) -> tuple[ast.Query, ...]:
-        return queries
+    def parameter(self) -> ast.Parameter:
+        variable = self.variable()
+        self.expect(":")
+        return ast.Parameter(variable.name, self.parameter_type(), variable.span)
 
-    def query(self, name: Token, parameters: tuple[ast.Parameter, ...], *rest: Any) -> ast.Query:
-        *notes, body = rest
-        texts: dict[str, str] = {}
-        for note, text in notes:
-            if str(note) in texts:
-                raise LocalError(f"{note} is given twice for query '{name}'", span_of(note))
-            texts[str(note)] = text
-        description, instruction = texts.get("@description"), texts.get("@instruction")
-        return ast.Query(str(name), parameters, body, description, instruction, span_of(name))
+    def parameter_type(self) -> TypeSyntax:
+        if self.token == "Vector":
+            self.advance()
+            self.expect("(")
+            dimension = self.expect_kind(Kind.INTEGER)
+            self.expect(")")
+            size = self.integer(dimension)
+            return TypeSyntax("Vector", nullable=self.accept("?"), dimension=size, span=dimension.span)
+        is_list = self.accept("[")
+        scalar = self.token
+        if scalar not in _SCALARS:
+            self.want(_TYPES)
+            raise self.refusal()
+        self.advance()
+        if is_list:
+            self.expect("]")
+        return TypeSyntax(str(scalar), nullable=self.accept("?"), is_list=is_list, span=scalar.span)
 
-    def note(self, name: Token, text: Token) -> tuple[Token, str]:
-        return name, string_value(text)
-
-    def parameters(self, *parameters: ast.Parameter | None) -> tuple[ast.Parameter, ...]:
-        return tuple(parameter for parameter in parameters if parameter is not None)
-
-    def parameter(self, variable: Token, type_: TypeSyntax) -> ast.Parameter:
-        return ast.Parameter(str(variable[1:]), type_, span_of(variable))
-
-    def parameter_type(self, core: TypeSyntax, question: Token | None) -> TypeSyntax:
-        return nullable_type(core, question)
-
-    def list_type(self, _bracket: Token, scalar: Token) -> TypeSyntax:
-        return TypeSyntax(str(scalar), is_list=True, span=span_of(scalar))
-
-    def vector_type(self, dimension: Token) -> TypeSyntax:
-        return TypeSyntax("Vector", dimension=integer_value(dimension), span=span_of(dimension))
-
-    def scalar_type(self, scalar: Token) -> TypeSyntax:
-        return TypeSyntax(str(scalar), span=span_of(scalar))
+    def body(self) -> ast.ReadBody | ast.WriteBody:
+        """What follows a match tells whether it is read or changed."""
+        if not self.is_word("match"):
+            return self.write_body(())
+        self.advance()
+        clauses = self.block()
+        return self.write_body(clauses) if self.is_statement() else self.read_body(clauses)
 
     # --- reads
 
-    def read_body(self, clauses: tuple[ast.Clause, ...], *rest: Any) -> ast.ReadBody:
-        *projections, order, limit = rest
-        return ast.ReadBody(clauses, tuple(projections), order or (), limit)
+    def read_body(self, clauses: tuple[ast.Clause, ...]) -> ast.ReadBody:
+        self.expect("return")
+        distinct = self.accept("distinct")
+        projections = self.projections()
+        having: list[ast.ConditionSyntax] = []
+        if self.accept("having"):
+            self.expect("{")
+            having.append(self.condition())
+            while not self.accept("}"):
+                having.append(self.condition())
+        order: list[ast.Ordering] = []
+        if self.accept("order"):
+            self.expect("{")
+            order.append(self.ordering())
+            while self.accept(","):
+                order.append(self.ordering())
+            self.expect("}")
+        limit = self.count() if self.accept("limit") else None
+        offset = self.count() if self.accept("offset") else None
+        return ast.ReadBody(clauses, projections, tuple(order), limit, distinct, tuple(having), offset)
 
-    def clauses(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
-        return clauses
+    def block(self) -> tuple[ast.Clause, ...]:
+        """Clauses in braces, at least one."""
+        self.expect("{")
+        clauses = [self.clause()]
+        while not self.accept("}"):
+            clauses.append(self.clause())
+        return tuple(clauses)
 
-    def negation(self, clauses: tuple[ast.Clause, ...]) -> ast.Negation:
-        return ast.Negation(clauses, clauses[0].span)
+    def clause(self) -> ast.Clause:
+        token = self.token
+        if token.kind is Kind.VARIABLE:
+            return self.clause_of_variable()
+        if token.kind is Kind.NAME:
+            following = self.ahead(1)
+            if following == "{" and token in ("not", "exists", "optional", "either"):
+                return self.inner_block()
+            if token == "path" and following.kind is Kind.VARIABLE:
+                return self.shortest_path()
+        elif token == "}":
+            self.want("a clause")
+            raise self.refusal()
+        return self.condition()
 
-    def binding(self, variable: Token, type_name: Token, matches: tuple[ast.PropertyMatch, ...] | None) -> ast.Binding:
-        return ast.Binding(_variable(variable), str(type_name), matches or (), span_of(type_name))
+    def inner_block(self) -> ast.BlockSyntax:
+        word = self.advance()
+        clauses = self.block()
+        match str(word):
+            case "not":
+                return ast.Negation(clauses, word.span)
+            case "exists":
+                return ast.Exists(clauses, word.span)
+            case "optional":
+                return ast.Optional(clauses, word.span)
+        arms = [clauses]
+        while self.token == "or" and self.ahead(1) == "{":
+            self.advance()
+            arms.append(self.block())
+        return ast.Either(tuple(arms), word.span)
 
-    def property_matches(self, *matches: ast.PropertyMatch | None) -> tuple[ast.PropertyMatch, ...]:
-        return tuple(match for match in matches if match is not None)
+    def clause_of_variable(self) -> ast.Clause:
+        """A binding, a traversal or a condition: the tokens after the variable tell."""
+        following, second = self.ahead(1), self.ahead(2)
+        if following == ":":
+            return self.binding()
+        if following.kind is Kind.VARIABLE:
+            return self.traversal()
+        if following.kind is Kind.NAME and (second.kind is Kind.VARIABLE or second == "{"):
+            return self.traversal()
+        if following == "<" and second.kind is Kind.NAME and self.ahead(3) == ">":
+            return self.traversal()
+        if following.kind in (Kind.END, Kind.SYMBOL) and following not in _COMPARISONS and following not in "+-*/%":
+            self.advance()
+            for what in ("':'", "an edge name", "a comparison (= != < <= > >=)"):
+                self.want(what)
+            raise self.refusal()
+        return self.condition()
 
-    def property_match(self, name: Token, value: ast.ValueSyntax) -> ast.PropertyMatch:
-        return ast.PropertyMatch(str(name), value, span_of(name))
+    def binding(self) -> ast.Binding:
+        variable = self.variable()
+        self.expect(":")
+        type_name = self.expect_kind(Kind.TYPE_NAME)
+        matches: list[ast.PropertyMatch] = []
+        if self.accept("{"):
+            while not self.accept("}"):
+                if matches and not self.is_after_comma():
+                    self.expect(",")
+                name = self.expect_kind(Kind.NAME)
+                self.expect(":")
+                matches.append(ast.PropertyMatch(str(name), self.value(), name.span))
+                self.accept(",")
+        return ast.Binding(variable, str(type_name), tuple(matches), type_name.span)
 
-    def traversal(
-        self,
-        left: Token,
-        edge_variable: ast.Variable | None,
-        edge: tuple[Token, bool],
-        hops: ast.Hops | None,
-        right: Token,
-    ) -> ast.Traversal:
-        name, undirected = edge
+    def is_after_comma(self) -> bool:
+        return self.tokens[self.place - 1] == ","
+
+    def traversal(self) -> ast.Traversal:
+        left = self.variable()
+        edge_variable = None
+        if self.token.kind is Kind.VARIABLE:
+            edge_variable = self.variable()
+            self.expect(":")
+        name, undirected = self.edge_name()
+        hops = self.hops() if self.is_word("{") else None
+        return ast.Traversal(left, str(name), self.variable(), edge_variable, undirected, hops, name.span)
+
+    def edge_name(self) -> tuple[Token, bool]:
+        undirected = self.accept("<")
+        name = self.expect_kind(Kind.NAME)
         if name == "not":
-            raise LocalError("an edge name cannot be 'not'", span_of(name))
-        ends = _variable(left), str(name), _variable(right)
-        return ast.Traversal(*ends, edge_variable, undirected, hops, span_of(name))
+            raise self.fault("an edge name cannot be 'not'", name.span)
+        if undirected:
+            self.expect(">")
+        return name, undirected
 
-    def edge_binding(self, variable: Token) -> ast.Variable:
-        return _variable(variable)
+    def hops(self) -> ast.Hops:
+        self.expect("{")
+        low = self.expect_kind(Kind.INTEGER)
+        self.expect(",")
+        high = self.advance() if self.token.kind is Kind.INTEGER else None
+        self.expect("}")
+        return ast.Hops(self.integer(low), None if high is None else self.integer(high), low.span)
 
-    def undirected(self, _open: Token, name: Token, _close: Token) -> tuple[Token, bool]:
-        return name, True
+    def shortest_path(self) -> ast.ShortestPath:
+        self.expect("path")
+        variable = self.variable()
+        self.expect("=")
+        self.expect("shortest")
+        left = self.variable()
+        name, undirected = self.edge_name()
+        hops = self.hops()
+        return ast.ShortestPath(variable, left, str(name), self.variable(), hops, undirected, name.span)
 
-    def undirected_name(self, name: Token) -> Token:
-        return name
+    def projections(self) -> tuple[ast.Projection, ...]:
+        self.expect("{")
+        found = [self.projection()]
+        while not self.accept("}"):
+            found.append(self.projection())
+        return tuple(found)
 
-    def edge_name(self, name: Token) -> tuple[Token, bool]:
-        return name, False
+    def projection(self) -> ast.Projection:
+        expression = self.expression()
+        alias = str(self.expect_kind(Kind.NAME)) if self.accept("as") else None
+        self.accept(",")
+        return ast.Projection(expression, alias, expression.span)
 
-    def hops(self, low: Token, high: Token | None) -> ast.Hops:
-        return ast.Hops(integer_value(low), None if high is None else integer_value(high), span_of(low))
-
-    def filter(self, left: ast.ExpressionSyntax, operator: Token, right: ast.ExpressionSyntax) -> ast.FilterClause:
-        return ast.FilterClause(left, str(operator), right, left.span.to(right.span))
-
-    def variable_filter(self, left: Token, operator: Token, right: ast.ExpressionSyntax) -> ast.FilterClause:
-        return self.filter(_variable(left), operator, right)
-
-    def filter_op(self, token: Token) -> Token:
-        return token
-
-    def projection(self, expression: ast.ExpressionSyntax, alias: Token | None) -> ast.Projection:
-        return ast.Projection(expression, None if alias is None else str(alias), expression.span)
-
-    def order(self, *orderings: ast.Ordering) -> tuple[ast.Ordering, ...]:
-        return orderings
-
-    def ordering(self, expression: ast.ExpressionSyntax, direction: Token | None) -> ast.Ordering:
-        if direction is not None and isinstance(expression, ast.NearestCall):
-            raise LocalError("nearest(…) always puts the nearest first; leave out 'asc' or 'desc'", span_of(direction))
+    def ordering(self) -> ast.Ordering:
+        expression = self.expression()
+        direction = self.advance() if self.token in ("asc", "desc") else None
+        if direction is not None and isinstance(expression, ast.Call) and expression.function == "nearest":
+            raise self.fault("nearest(…) always puts the nearest first; leave out 'asc' or 'desc'", direction.span)
+        if direction is None:
+            self.want("'asc' or 'desc'")
         return ast.Ordering(expression, None if direction is None else str(direction), expression.span)
 
-    def limit(self, count: Token) -> int:
-        return integer_value(count)
+    def count(self) -> ast.CountSyntax:
+        if self.token.kind is Kind.VARIABLE:
+            return self.variable()
+        self.want("a variable ($name)")
+        return self.integer(self.expect_kind(Kind.INTEGER))
 
     # --- mutations
 
-    def write_body(self, *statements: ast.StatementSyntax) -> ast.WriteBody:
-        return ast.WriteBody(statements)
+    def write_body(self, match: tuple[ast.Clause, ...]) -> ast.WriteBody:
+        statements = [self.statement()]
+        while self.is_statement():
+            statements.append(self.statement())
+        projections = self.projections() if self.accept("return") else ()
+        return ast.WriteBody(tuple(statements), match, projections)
 
-    def insert(self, type_name: Token, *assignments: ast.Assignment) -> ast.Insert:
-        return ast.Insert(str(type_name), assignments, span_of(type_name))
+    def is_statement(self) -> bool:
+        return any(self.is_word(word) for word in _STATEMENTS)
 
-    def update(self, type_name: Token, *rest: Any) -> ast.Update:
-        *assignments, where = rest
-        return ast.Update(str(type_name), tuple(assignments), where, span_of(type_name))
+    def statement(self) -> ast.StatementSyntax:
+        if self.accept("insert"):
+            type_name = self.expect_kind(Kind.TYPE_NAME)
+            assignments = self.assignments()
+            return ast.Insert(str(type_name), assignments, self.bound(), type_name.span)
+        if self.accept("update"):
+            target, span = self.target()
+            self.expect("set")
+            assignments = self.assignments()
+            where = self.condition() if self.accept("where") else None
+            return ast.Update(target, assignments, where, self.bound(), span)
+        self.expect("delete")
+        target, span = self.target()
+        return ast.Delete(target, self.condition() if self.accept("where") else None, span)
 
-    def delete(self, type_name: Token, where: ast.Predicate) -> ast.Delete:
-        return ast.Delete(str(type_name), where, span_of(type_name))
+    def target(self) -> tuple[ast.TargetSyntax, Span]:
+        if self.token.kind is Kind.VARIABLE:
+            variable = self.variable()
+            return variable, variable.span
+        self.want("a variable ($name)")
+        type_name = self.expect_kind(Kind.TYPE_NAME)
+        return str(type_name), type_name.span
 
-    def assigned_name(self, name: Token) -> Token:
-        return name
+    def bound(self) -> ast.Variable | None:
+        return self.variable() if self.accept("as") else None
 
-    def assignment(self, name: Token, value: ast.ValueSyntax) -> ast.Assignment:
-        return ast.Assignment(str(name), value, span_of(name))
+    def assignments(self) -> tuple[ast.Assignment, ...]:
+        self.expect("{")
+        assigned = [self.assignment()]
+        while not self.accept("}"):
+            assigned.append(self.assignment())
+        return tuple(assigned)
 
-    def predicate(self, name: Token, operator: Token, value: ast.ValueSyntax) -> ast.Predicate:
-        return ast.Predicate(str(name), str(operator), value, span_of(name))
+    def assignment(self) -> ast.Assignment:
+        name = self.expect_kind(Kind.NAME)
+        self.expect(":")
+        value = self.expression()
+        self.accept(",")
+        return ast.Assignment(str(name), value, name.span)
 
-    def compare_op(self, token: Token) -> Token:
-        return token
+    # --- tokens
 
-    # --- expressions
+    def variable(self) -> ast.Variable:
+        token = self.expect_kind(Kind.VARIABLE)
+        return ast.Variable(token[1:], token.span)
 
-    def variable(self, token: Token) -> ast.Variable:
-        return _variable(token)
-
-    def property(self, token: Token) -> ast.PropertyAccess:
-        variable, _, name = token[1:].partition(".")
-        return ast.PropertyAccess(str(variable), str(name), span_of(token))
-
-    def alias(self, token: Token) -> ast.Alias:
-        return ast.Alias(str(token), span_of(token))
-
-    def now_call(self, token: Token) -> ast.NowCall:
-        return ast.NowCall(span_of(token))
-
-    def nearest_call(self, name: Token, property_: ast.PropertyAccess, query: ast.ExpressionSyntax) -> ast.NearestCall:
-        return ast.NearestCall(property_, query, span_of(name))
-
-    def text_call(
-        self,
-        name: Token,
-        field: ast.ExpressionSyntax,
-        query: ast.ExpressionSyntax,
-        distance: ast.ExpressionSyntax | None = None,
-    ) -> ast.TextCall:
-        return ast.TextCall(str(name), field, query, distance, span_of(name))
-
-    def bm25_call(self, name: Token, field: ast.ExpressionSyntax, query: ast.ExpressionSyntax) -> ast.Bm25Call:
-        return ast.Bm25Call(field, query, span_of(name))
-
-    def rrf_call(
-        self,
-        name: Token,
-        first: ast.NearestCall | ast.Bm25Call,
-        second: ast.NearestCall | ast.Bm25Call,
-        k: ast.ExpressionSyntax | None = None,
-    ) -> ast.RrfCall:
-        return ast.RrfCall(first, second, k, span_of(name))
-
-    def aggregate(self, name: Token, argument: ast.ExpressionSyntax) -> ast.AggregateCall:
-        return ast.AggregateCall(str(name), argument, span_of(name))
-
-    def list(self, bracket: Token, *items: ast.LiteralSyntax | None) -> ast.ListConstant:
-        present = tuple(item for item in items if item is not None)
-        return ast.ListConstant(present, span_of(bracket))
-
-    def date(self, function: Token, text: Token) -> ast.DateConstant:
-        return ast.DateConstant(str(function), string_value(text), span_of(text))
-
-    def string(self, token: Token) -> ast.Constant:
-        return ast.Constant(string_value(token), span_of(token))
-
-    def float(self, token: Token) -> ast.Constant:
-        return ast.Constant(float_value(token), span_of(token))
-
-    def integer(self, token: Token) -> ast.Constant:
-        return ast.Constant(integer_value(token), span_of(token))
-
-    def bool(self, token: Token) -> ast.Constant:
-        return ast.Constant(token == "true", span_of(token))
-
-
-def _variable(token: Token) -> ast.Variable:
-    return ast.Variable(str(token[1:]), span_of(token))
+    def integer(self, token: Token) -> int:
+        try:
+            return integer_value(token)
+        except LocalError as failure:
+            raise self.fault(failure.message, failure.span) from None

@@ -5,9 +5,8 @@ Trees compare by content; spans take no part, so a tree equals the tree of its p
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from omnigraph.dataclass import dataclass
 from omnigraph.language.source import NOWHERE, Source, Span
 
 LiteralValue = str | int | float | bool
@@ -27,12 +26,25 @@ class TypeSyntax:
 
 @dataclass(frozen=True)
 class Annotation:
-    """`@name`, `@name(value)` or `@name(value, key=literal)`; a value written as a bare name has `value_is_name`."""
+    """`@name`, `@name(value)` or `@name(value, key=literal)`.
+
+    A value written as a bare name has `value_is_name`; one written as a call without arguments is the text of the call,
+    `now()`, and has `value_is_call`.
+    """
 
     name: str
     value: LiteralValue | None = None
     value_is_name: bool = False
     kwargs: tuple[tuple[str, LiteralValue], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    value_is_call: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function called without arguments, as `@default(now())` has it."""
+
+    name: str
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 

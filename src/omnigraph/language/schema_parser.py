@@ -12,6 +12,7 @@ from omnigraph.language.grammar import Grammar
 from omnigraph.language.literals import float_value, integer_value, number_value, span_of, string_value
 from omnigraph.language.schema_ast import (
     Annotation,
+    Call,
     Cardinality,
     Constant,
     Constraint,
@@ -174,6 +175,8 @@ class _Builder(Transformer[Any, Any]):
         if arguments is None:
             return Annotation(str(name), span=span_of(name))
         value, *keywords = arguments
+        if isinstance(value, Call):
+            return Annotation(str(name), f"{value.name}()", False, tuple(keywords), span_of(name), value_is_call=True)
         is_name = isinstance(value, Name)
         return Annotation(str(name), value.text if is_name else value, is_name, tuple(keywords), span_of(name))
 
@@ -187,6 +190,14 @@ class _Builder(Transformer[Any, Any]):
     @v_args(inline=True)
     def name_value(self, token: Token) -> Name:
         return Name(str(token), span_of(token))
+
+    @v_args(inline=True)
+    def call_value(self, token: Token) -> Call:
+        return Call(str(token), span_of(token))
+
+    @v_args(inline=True)
+    def negative(self, token: Token) -> int | float:
+        return number_value(token)
 
     @v_args(inline=True)
     def string_literal(self, token: Token) -> str:

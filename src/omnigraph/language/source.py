@@ -6,9 +6,9 @@ turn one into the `SourceSpan` people and programs use: bytes, line, column, and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import ParseError, SourceSpan, TypeCheckError
 
 _LINE_SHOWN_MAX = 120

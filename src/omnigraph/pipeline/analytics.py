@@ -9,18 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadResult
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import InputError
 from omnigraph.pipeline.job import run_job
-from omnigraph.pipeline.reader import GraphFrames
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS_MAX = 100
+
+
+class Frames(Protocol):
+    """The types of one snapshot as DataFrames, which is all that algorithms are given."""
+
+    context: GraphContext
+    session: SparkSession
+    snapshot: Snapshot
+
+    def newest(self, branch: str) -> Frames:
+        """The same of the newest state of a branch."""
+
+    def nodes(self, type_name: str, *, columns: Sequence[str] | None = None) -> DataFrame:
+        """The nodes of a type."""
+
+    def edges(self, type_name: str, *, columns: Sequence[str] | None = None) -> DataFrame:
+        """The edges of a type."""
+
+    def node_type(self, name: str) -> NodeType:
+        """The node type of this name."""
+
+    def edge_type(self, name: str) -> EdgeType:
+        """The edge type of this name."""
 
 
 class Analytics:
@@ -29,7 +53,7 @@ class Analytics:
     Each returns a DataFrame with `type` and `id` of every vertex and what the algorithm found for it.
     """
 
-    def __init__(self, frames: GraphFrames, edges: Sequence[str] = ()) -> None:
+    def __init__(self, frames: Frames, edges: Sequence[str] = ()) -> None:
         catalog = frames.context.catalog
         names = list(edges) or sorted(catalog.edges)
         if not names:
@@ -253,8 +277,13 @@ class Analytics:
         *,
         branch: str = "main",
         actor: str | None = None,
+        message: str | None = None,
     ) -> LoadResult:
-        """Store a result column in a property of a node type: one commit, every other property as it was."""
+        """Store a result column in a property of a node type: one commit, every other property as it is by then.
+
+        Raises:
+            PreconditionFailedError: somebody else wrote to the branch at that moment; nothing changed, do it again.
+        """
         from pyspark.sql import functions as F
 
         node = self.frames.node_type(type_name)
@@ -263,12 +292,16 @@ class Analytics:
         if column not in found.columns:
             raise InputError(f"the result has no column '{column}'")
         values = found.where(F.col("type") == type_name).select("id", F.col(column).alias(prop))
-        rows = self.frames.nodes(type_name).drop(prop).join(values, "id")
+        # The nodes may have changed while the algorithm ran, and whole rows are written.
+        newest = self.frames.newest(branch)
+        rows = newest.nodes(type_name).drop(prop).join(values, "id")
         return run_job(
             self.frames.context,
             {f"node:{type_name}": rows},
             mode="merge",
             branch=branch,
             actor=actor,
+            message=message,
             spark=self.frames.session,
+            if_commit=newest.snapshot.head,
         )

@@ -22,16 +22,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.staged import fragment_groups
+from omnigraph.engine.ingest.tables_at import TableAt
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.open import open_graph
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.storage.layout import normalise_root
-from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, parse_branch
 from omnigraph.pipeline.filters import condition
-from omnigraph.pipeline.frames import TableAt, fragment_groups, read_group, spark_schema, stored_schema
-from omnigraph.pipeline.sources import entity_of
+from omnigraph.pipeline.frames import read_group, spark_schema, stored_schema
+from omnigraph.pipeline.options import location, open_context, type_option
+from omnigraph.pipeline.sink import GraphWriter
 
 FORMAT = "omnigraph"
 PARTITION_ROWS = 1_000_000
@@ -68,8 +69,6 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer; `mode` in the options may say `merge`, which Spark has no word for."""
-        from omnigraph.pipeline.sink import GraphWriter
-
         return GraphWriter(dict(self.options), overwrite)
 
 
@@ -105,27 +104,6 @@ class _Target:
         if self.at is None:
             return context.manifest.snapshot(self.branch)
         return context.manifest.history.snapshot_at(self.at, self.branch)
-
-
-def location(options: Mapping[str, str]) -> str:
-    """The graph's location in the options of a read or write."""
-    path = options.get("path") or options.get("root")
-    if not path:
-        raise InputError('name the graph: spark.read.format("omnigraph").option("type", …).load("path/to/graph")')
-    return normalise_root(path)
-
-
-def type_option(options: Mapping[str, str]) -> str:
-    """The type in the options of a read or write."""
-    name = options.get("type")
-    if not name:
-        raise InputError('name the type: .option("type", "Person")')
-    return name
-
-
-def open_context(root: str, *, read_only: bool) -> GraphContext:
-    """The graph at a location, opened in this process."""
-    return open_graph(TableStore.at(root), read_only=read_only)
 
 
 class _Fragments(InputPartition):  # type: ignore[misc]

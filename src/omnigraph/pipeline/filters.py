@@ -27,6 +27,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from omnigraph.engine.storage.literals import literal as spelled
+
 _COMPARISONS: dict[type[Any], str] = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -59,7 +61,7 @@ def _text(found: Any, schema: pa.Schema) -> str | None:
     if isinstance(found, StringStartsWith):
         # LIKE gives two characters a meaning of their own, so a prefix that has them stays with Spark.
         special = any(mark in found.value for mark in "%_\\")
-        return None if special else f"{column} LIKE {_quoted(found.value + '%')}"
+        return None if special else f"{column} LIKE {spelled(found.value + '%')}"
     operator = _COMPARISONS.get(type(found))
     literal = None if operator is None else _literal(found.value)
     return None if literal is None else f"{column} {operator} {literal}"
@@ -85,17 +87,14 @@ def _literal(value: Any) -> str | None:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
-        return str(value)
+        return spelled(value)
     if isinstance(value, Decimal) and value == value.to_integral_value():
-        return str(int(value))
-    if isinstance(value, float) and math.isfinite(value):
+        return spelled(int(value))
+    # The two zeros are equal to Spark and apart to Lance, so a comparison with zero stays with Spark.
+    if isinstance(value, float) and math.isfinite(value) and value:
         return repr(value)
     if isinstance(value, str):
-        return _quoted(value)
+        return spelled(value)
     if isinstance(value, date) and not isinstance(value, datetime):
         return f"DATE '{value.isoformat()}'"
     return None
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

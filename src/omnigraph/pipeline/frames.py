@@ -8,55 +8,25 @@ fixed-size lists, so such columns travel as the next wider type Spark has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.ingest.stage import StagedFragment
+from omnigraph.engine.ingest.staged import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, fragment_groups
+from omnigraph.engine.ingest.tables_at import TableAt
 from omnigraph.engine.storage.fragments import is_blob, read_fragment
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.tables import TableStore
-from omnigraph.pipeline.stage import StagedFragment, task_numbers
+from omnigraph.engine.values.blobs import refuse_references
+from omnigraph.pipeline.tasks import task_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-ROW_ID, ROW_ADDRESS, POSITION = "_rowid", "_rowaddr", "_position"
-TASK_ROWS = 2_000_000
-OFFSET_BITS = 32
 
 Batches = Iterator[pa.RecordBatch]
-
-
-@dataclass(frozen=True)
-class TableAt:
-    """One table at one version, as executors open it."""
-
-    root: str
-    path: str
-    branch: str | None
-    version: int
-    tag: str | None = None
-    storage_options: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, root: str, entry: TableEntry) -> TableAt:
-        """The table an entry of a snapshot publishes."""
-        return cls(root, entry.path, entry.branch, entry.version, entry.e_tag)
-
-    def open(self) -> TableHandle:
-        """The table, opened once per process and version."""
-        return _opened(self)
-
-
-@lru_cache(maxsize=32)
-def _opened(table: TableAt) -> TableHandle:
-    store = TableStore.at(table.root, storage_options=dict(table.storage_options) or None)
-    return store.open_pinned(table.path, branch=table.branch, version=table.version, tag=table.tag)
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
@@ -98,19 +68,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return found
 
 
-def fragment_groups(handle: TableHandle, rows: int = TASK_ROWS) -> list[list[int]]:
-    """Fragments gathered into tasks: large ones alone, small ones together."""
-    groups: list[list[int]] = []
-    filled = rows
-    for fragment in handle.fragments():
-        if filled + fragment.live_rows > rows:
-            groups.append([])
-            filled = 0
-        groups[-1].append(fragment.id)
-        filled += fragment.live_rows
-    return groups
-
-
 def stored_schema(handle: TableHandle, columns: Sequence[str], *, with_address: bool = False) -> pa.Schema:
     """The schema a scan of these columns has; blobs are read as bytes."""
     fields = []
@@ -130,16 +87,23 @@ def table_frame(
     *,
     filter: str | None = None,
     with_address: bool = False,
+    names: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Columns of a published table; with `with_address` also where each row lies and its row id."""
+    """Columns of a published table; with `with_address` also where each row lies and its row id.
+
+    `names` are what the columns are called in the frame, by default as they are stored.
+    """
     handle = table.open()
     groups = fragment_groups(handle)
-    schema = spark_schema(stored_schema(handle, columns, with_address=with_address))
+    stored = stored_schema(handle, columns, with_address=with_address)
+    called = [*(names or columns), *stored.names[len(columns) :]]
+    schema = spark_schema(pa.schema([field.with_name(name) for field, name in zip(stored, called, strict=True)]))
 
     def read(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_group(table, columns, groups[number], filter=filter, with_address=with_address)
+                found = read_group(table, columns, groups[number], filter=filter, with_address=with_address)
+                yield from (rows.rename_columns(called) for rows in found)
 
     if not groups:
         return session.createDataFrame([], schema)
@@ -152,6 +116,8 @@ def read_group(
     """The rows of some fragments, in types Spark can hold."""
     handle = table.open()
     plain = stored_schema(handle, columns)
+    blobs = [name for name in columns if is_blob(handle.schema.field(name))]
+    refuse_references(handle, blobs, table.path, filter, fragment_ids=list(fragments))
     reader = handle.scan_batches(
         columns,
         filter,
@@ -176,9 +142,15 @@ def staged_frame(
     stored: pa.Schema,
     columns: Sequence[str],
     storage_options: Mapping[str, str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Columns of staged rows with `_position`: the fragment's number in the upper bits, the row's in the lower."""
-    fields = [stored.field(name).remove_metadata() for name in columns]
+    """Columns of staged rows with `POSITION`: the fragment's number in the upper bits, the row's in the lower.
+
+    `names` are what the columns are called in the frame, by default as they are stored.
+    """
+    called = list(names or columns)
+    fields = [stored.field(name).remove_metadata().with_name(new) for name, new in zip(columns, called, strict=True)]
     schema = spark_schema(pa.schema([*fields, pa.field(POSITION, pa.int64(), nullable=False)]))
     texts = [fragment.text for fragment in fragments]
 
@@ -190,13 +162,8 @@ def staged_frame(
                     places = pa.array(np.arange(position, position + rows.num_rows, dtype=np.int64))
                     position += rows.num_rows
                     wide = to_spark(rows.select(list(columns)))
-                    yield pa.RecordBatch.from_arrays([*wide.columns, places], names=[*wide.schema.names, POSITION])
+                    yield pa.RecordBatch.from_arrays([*wide.columns, places], names=[*called, POSITION])
 
     if not texts:
         return session.createDataFrame([], schema)
     return task_numbers(session, len(texts)).mapInArrow(read, schema)
-
-
-def split_position(position: int) -> tuple[int, int]:
-    """The fragment's number and the row's offset of a `_position`."""
-    return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)

@@ -7,7 +7,6 @@ fails before that leaves unreferenced files and nothing else.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,45 +16,45 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.coordination.heartbeat import Heartbeat
+from omnigraph.engine.coordination.intent import WriterKind
+from omnigraph.engine.ingest.blame import Locator, refuse_findings, refuse_problems
+from omnigraph.engine.ingest.files import FileFormat
+from omnigraph.engine.ingest.leftovers import StagedFiles
+from omnigraph.engine.ingest.moving import copied
+from omnigraph.engine.ingest.progress import Listener, Phases
+from omnigraph.engine.ingest.quick import QuickQuestions
+from omnigraph.engine.ingest.sources import ColumnMap, Frame, Inputs, SparkFiles, pack, resolve
+from omnigraph.engine.ingest.stage import PROBLEMS_PER_TASK, SchemaText, StageOutcome, StagePlan, Target, gather
+from omnigraph.engine.ingest.staged import Staged, StagedLoad
+from omnigraph.engine.ingest.tables_at import TableAt, TablesAt
+from omnigraph.engine.manifest.records import with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.outcomes import LoadResult
-from omnigraph.engine.recovery.intent import WriterKind
-from omnigraph.engine.recovery.presence import Presence
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.rows import WriteKind
-from omnigraph.engine.staging.transaction import Transaction, WriteRequest
-from omnigraph.engine.staging.writer import write
+from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
+from omnigraph.engine.rules.questions import ACROSS_ROWS, SHOWN_MAX, broken
+from omnigraph.engine.rules.statement import Rule
 from omnigraph.engine.storage.fragments import stage_prepared
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.outlet import check_outlet
 from omnigraph.engine.storage.staged import StagedWrite, stage_fragments
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.rows import WriteKind
+from omnigraph.engine.write.transaction import Transaction, WriteRequest
+from omnigraph.engine.write.writer import write
 from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError, KeyConflictError
-from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, parse_branch, stored_branch
-from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
-from omnigraph.pipeline.check import SHOWN_MAX, SetChecks, Staged
-from omnigraph.pipeline.frames import TableAt, to_spark
-from omnigraph.pipeline.leftovers import StagedFiles
+from omnigraph.ids import MAIN, CommitId, TableKey, parse_branch, stored_branch
+from omnigraph.pipeline.check import SparkQuestions
+from omnigraph.pipeline.frames import to_spark
 from omnigraph.pipeline.merge import Prepared, delete_marked, drop_superseded, prepare_merge
-from omnigraph.pipeline.moving import copied
-from omnigraph.pipeline.progress import Listener, Phases, is_remote
-from omnigraph.pipeline.quick import QuickChecks
 from omnigraph.pipeline.session import obtain_session, parallelism
-from omnigraph.pipeline.sources import ColumnMap, Frame, Inputs, SparkFiles, pack, resolve
-from omnigraph.pipeline.stage import (
-    PROBLEMS_PER_TASK,
-    SchemaText,
-    StageOutcome,
-    StagePlan,
-    Target,
-    gather,
-    stage_feeds,
-    stage_frame,
-)
+from omnigraph.pipeline.tasks import stage_feeds, stage_frame
+from omnigraph.pipeline.watching import is_remote, tasks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODES = ("append", "merge", "overwrite")
+MODES = tuple(LoadMode)
 TASK_BYTES = 128 << 20
 TASKS_PER_CORE = 2
 ERRORS_MAX = 1_000_000
@@ -71,6 +70,7 @@ class JobOptions:
     errors_to: str | None
     properties: Mapping[str, str]
     unless: Callable[[], bool] | None = None
+    if_commit: CommitId | None = None
 
 
 @dataclass
@@ -87,6 +87,18 @@ class Job:
 
     def __post_init__(self) -> None:
         self.files = StagedFiles(self.context.store)
+
+    @property
+    def updates(self) -> bool:
+        """True when the input holds only what changes of entities that are there."""
+        return self.options.mode == "update"
+
+    @property
+    def required_plan(self) -> StagePlan:
+        """How the load was staged."""
+        if self.plan is None:
+            raise InternalError("a load was committed before it was staged")
+        return self.plan
 
     @property
     def tables(self) -> list[TableKey]:
@@ -110,13 +122,16 @@ def run_job(
     progress: Listener | None = None,
     errors_to: str | None = None,
     properties: Mapping[str, str] | None = None,
+    message: str | None = None,
     unless: Callable[[], bool] | None = None,
+    if_commit: CommitId | None = None,
 ) -> LoadResult:
     """Load a source of any size in one commit.
 
     `source` and `columns` are what `sources.resolve` takes. `progress` hears what happens while it happens;
-    `errors_to` is a file that receives every violation; `properties` are recorded with the commit. `unless` is asked
-    on every attempt, after whatever came in between is visible, and a true answer ends the load without a commit.
+    `errors_to` is a file that receives every violation; `properties` and `message` are recorded with
+    the commit. `unless` is asked on every attempt, after whatever came in between is visible, and a true answer ends
+    the load without a commit. `if_commit` is the head that the branch must have.
 
     Raises:
         InputError: a source cannot be read, or does not fit the schema's types.
@@ -126,7 +141,9 @@ def run_job(
     """
     if mode not in MODES:
         raise InputError(f"a load mode is one of {', '.join(MODES)}, not '{mode}'")
-    options = JobOptions(mode, parse_branch(branch), check_actor(actor), errors_to, dict(properties or {}), unless)
+    name = parse_branch(branch)
+    author = context.admit("change", actor, branch=name)
+    options = JobOptions(mode, name, author, errors_to, with_message(message, properties), unless, if_commit)
     phases = Phases(progress)
     with phases.phase("plan"):
         _check_early(context, options)
@@ -134,8 +151,8 @@ def run_job(
     with phases.phase("start"):
         session = obtain_session(spark or _own_session(inputs), master=master, conf=conf, notify=phases.say)
     # What executors write is protected from `cleanup` by the note of this process, from the first file on.
-    with Presence.at(context.store.objects).staging():
-        return _run(Job(context, session, inputs, options, phases))
+    heartbeat = Heartbeat.at(context.store.objects)
+    return heartbeat.staging(lambda: _run(Job(context, session, inputs, options, phases)))
 
 
 def _check_early(context: GraphContext, options: JobOptions) -> None:
@@ -143,8 +160,8 @@ def _check_early(context: GraphContext, options: JobOptions) -> None:
     if context.read_only:
         raise ExecutionError("this graph was opened read-only and cannot be written")
     context.manifest.snapshot(options.branch)
-    if options.errors_to is not None and not os.path.isdir(os.path.dirname(options.errors_to) or "."):
-        raise InputError(f"the errors cannot be written to '{options.errors_to}': there is no such folder")
+    if options.errors_to is not None:
+        check_outlet(options.errors_to)
 
 
 def _own_session(inputs: Inputs) -> SparkSession | None:
@@ -159,17 +176,23 @@ def _own_session(inputs: Inputs) -> SparkSession | None:
 def _run(job: Job) -> LoadResult:
     began = time.perf_counter()
     snapshot = job.context.manifest.snapshot(job.options.branch)
-    with job.phases.phase("stage", job.session), spark_errors():
+    with job.phases.phase("stage", tasks_of(job.session)), spark_errors():
         _stage(job, snapshot)
-    locator = Locator(job.inputs, job.context.catalog)
+    locator = Locator(job.inputs, job.required_plan.catalog)
     with _discarding(job):
         refuse_problems(job.outcome, locator, job.inputs, job.options.errors_to)
     commit_id: CommitId | None = None
     if job.tables:
         request = WriteRequest(
-            job.options.branch, WriterKind.LOAD, job.options.actor, properties=job.options.properties
+            job.options.branch,
+            WriterKind.LOAD,
+            job.options.actor,
+            job.options.if_commit,
+            properties=job.options.properties,
         )
-        written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator))
+        # The rows of an update were completed by what was there when they were read, and hold while that stays.
+        base = snapshot if job.updates else None
+        written = write(job.context, request, lambda transaction: _prepare(job, transaction, locator), base=base)
         commit_id = written.committed.commit_id if written.committed else None
         job.files.discard()
         job.phases.close("commit")
@@ -204,6 +227,7 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
         thorough=job.options.errors_to is not None,
         external_blobs=job.context.external_blobs,
         keeps_references=job.options.mode == "overwrite",
+        updates=_tables_at(job.context.root, snapshot) if job.updates else None,
     )
     counter = _row_counter(job.session)
     job.phases.count_rows_with(counter.value)
@@ -232,41 +256,34 @@ def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
     if job.options.unless is not None and job.options.unless():
         return
     committed = {key: (TableAt.of(job.context.root, entry), entry.row_count) for key, entry in snapshot.entries.items()}
-    staged = {key: _staged(job, key, committed) for key in job.tables}
     with spark_errors():
-        with job.phases.phase("check", job.session):
-            checks = SetChecks(
-                job.session,
-                job.context.catalog,
-                staged,
-                committed,
-                mode,
-                shown_max=ERRORS_MAX if job.options.errors_to else SHOWN_MAX,
-            )
-            quick = QuickChecks(job.context.catalog, staged, committed, mode)
-            for kind, check in checks.kinds():
-                fragments = {key: each.fragments for key, each in staged.items()}
-                if not quick.holds(kind):
-                    with _discarding(job):
-                        refuse_findings(check(), fragments, locator, job.options.errors_to)
-                if kind == "uniqueness" and mode == "merge":
-                    staged = _last_ones(job, staged, quick)
-                    checks.replace(staged)
-        transaction.depend_on(checks.read | quick.read)
-        for key, each in sorted(staged.items()):
+        with job.phases.phase("check", tasks_of(job.session)):
+            load = StagedLoad({key: _staged(job, key, committed) for key in job.tables}, committed, mode)
+            joins = SparkQuestions(job.session, load, shown_max=ERRORS_MAX if job.options.errors_to else SHOWN_MAX)
+            quick = QuickQuestions(load, joins)
+            for kind in ACROSS_ROWS:
+                fragments = {key: each.fragments for key, each in load.staged.items()}
+                with _discarding(job):
+                    refuse_findings(broken(kind, job.context.catalog, quick), fragments, locator, job.options.errors_to)
+                if kind is Rule.UNIQUE and mode == "merge":
+                    load.staged = _last_ones(job, load.staged, quick)
+        transaction.depend_on(joins.read | quick.read)
+        for key, each in sorted(load.staged.items()):
             _hand_over(job, transaction, key, each)
     job.phases.open("commit")
 
 
+def _tables_at(root: str, snapshot: Snapshot) -> TablesAt:
+    return TablesAt({key: TableAt.of(root, entry) for key, entry in snapshot.entries.items()})
+
+
 def _staged(job: Job, key: TableKey, committed: Mapping[TableKey, tuple[TableAt, int]]) -> Staged:
-    if job.plan is None:
-        raise InternalError("a load was committed before it was staged")
     table, rows = committed[key]
     fragments = tuple(job.outcome.fragments.get(key, ()))
-    return Staged(job.context.catalog.tables[key], job.plan.targets[key], fragments, table, rows)
+    return Staged(job.context.catalog.tables[key], job.required_plan.targets[key], fragments, table, rows)
 
 
-def _last_ones(job: Job, staged: Mapping[TableKey, Staged], quick: QuickChecks) -> dict[TableKey, Staged]:
+def _last_ones(job: Job, staged: Mapping[TableKey, Staged], quick: QuickQuestions) -> dict[TableKey, Staged]:
     """In a merge the last of several records of one explicit id counts; of a key there are never several."""
     found = dict(staged)
     for key, each in staged.items():
@@ -282,12 +299,13 @@ def _hand_over(job: Job, transaction: Transaction, key: TableKey, staged: Staged
     # A branch without a line of its own of this table gets one when the write is armed, and the files are copied then.
     forks = transaction.snapshot.entry(key).branch != stored_branch(job.options.branch)
     texts: Sequence[str] = [fragment.text for fragment in staged.fragments]
-    if mode == "merge":
-        with job.phases.phase("merge", job.session):
+    if mode in ("merge", "update"):
+        with job.phases.phase("merge", tasks_of(job.session)):
             prepared = prepare_merge(job.session, staged, only_mark=forks)
         texts = prepared.added
         job.files.wrote(target, texts)
-        transaction.stage_with(key, WriteKind.MERGE, lambda base: _stage_merge(store, target, prepared, base))
+        kind = WriteKind.UPDATE if job.updates else WriteKind.MERGE
+        transaction.stage_with(key, kind, lambda base: _stage_merge(store, target, prepared, base))
     else:
         kind = WriteKind.REPLACE if mode == "overwrite" else WriteKind.INSERT
         transaction.stage_with(key, kind, lambda base: _stage_plain(store, target, texts, base, mode))
@@ -315,10 +333,20 @@ def _stage_merge(store: TableStore, source: Target, prepared: Prepared, base: Ta
 def _as_frame(session: SparkSession, frame: Frame) -> DataFrame:
     """The DataFrame of a frame; an Arrow table becomes one, in types Spark can hold, and so do files Spark reads."""
     if isinstance(frame.data, SparkFiles):
-        return frame.data.read(session)
+        return _read_files(session, frame.data)
     if isinstance(frame.data, pa.Table):
         return session.createDataFrame(to_spark(frame.data))
-    return frame.data
+    data: DataFrame = frame.data
+    return data
+
+
+def _read_files(session: SparkSession, files: SparkFiles) -> DataFrame:
+    """The rows of files that Spark reads; JSON lines and CSV as texts."""
+    if files.format is FileFormat.JSONL:
+        return session.read.text(files.uri)
+    if files.format is FileFormat.CSV:
+        return session.read.csv(files.uri, header=True, multiLine=True, escape='"')
+    return session.read.parquet(files.uri)
 
 
 @contextmanager

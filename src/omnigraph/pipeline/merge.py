@@ -18,6 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import wide
+from omnigraph.engine.ingest.stage import Run, Target
+from omnigraph.engine.ingest.staged import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, Staged
 from omnigraph.engine.storage.fragments import (
     delete_from_fragment,
     fragment_rows,
@@ -27,9 +30,8 @@ from omnigraph.engine.storage.fragments import (
 )
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import write_fragment_files
-from omnigraph.pipeline.check import Staged
-from omnigraph.pipeline.frames import OFFSET_BITS, POSITION, ROW_ADDRESS, ROW_ID, staged_frame, table_frame
-from omnigraph.pipeline.stage import Run, Target, task_numbers
+from omnigraph.pipeline.frames import staged_frame, table_frame
+from omnigraph.pipeline.tasks import task_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +130,7 @@ def _known_pairs(staged: Staged) -> pa.Table:
         positions.append(np.arange(start, start + fragment.rows, dtype=np.int64))
         incoming += [batch.column(0) for batch in read_fragment(staged.target.uri, fragment.text, ["id"])]
     # One call, since each builds the table of published ids anew.
-    places = pc.index_in(pa.chunked_array(incoming), value_set=published["id"].combine_chunks())
+    places = pc.index_in(pa.chunked_array(incoming), value_set=wide.one_array(published["id"]))
     at, position = np.asarray(pc.fill_null(places, -1), dtype=np.int64), np.concatenate(positions)
     found = at >= 0
     rows = published.take(pa.array(at[found]))
@@ -163,9 +165,9 @@ def _by_fragment(pairs: DataFrame, column: str, act: Act) -> DataFrame:
     from pyspark.sql import functions as F
 
     def run(rows: pa.Table) -> pa.Table:
-        return _texts(act(rows.column("__group")[0].as_py(), rows))
+        return _texts(act(rows.column("group")[0].as_py(), rows))
 
-    grouped = pairs.withColumn("__group", F.expr(f"{column} >> {OFFSET_BITS}")).groupBy("__group")
+    grouped = pairs.withColumn("group", F.shiftright(F.col(column), OFFSET_BITS)).groupBy("group")
     return grouped.applyInArrow(run, _TEXT_DDL)
 
 

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType
+from omnigraph.engine.ingest.entities import entity_of
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import InputError
-from omnigraph.ids import MAIN, parse_branch
+from omnigraph.ids import MAIN, Moment, parse_branch
+from omnigraph.pipeline.analytics import Analytics
 from omnigraph.pipeline.datasource import FORMAT, register
 from omnigraph.pipeline.session import obtain_session
-from omnigraph.pipeline.sources import entity_of
 
 Kind = TypeVar("Kind", bound=EntityType)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from omnigraph.pipeline.analytics import Analytics
 
 
 class GraphFrames:
@@ -31,7 +30,7 @@ class GraphFrames:
         session: SparkSession | None = None,
         *,
         branch: str = MAIN,
-        at: str | int | None = None,
+        at: Moment | None = None,
     ) -> None:
         self.context = context
         self.session = obtain_session(session)
@@ -40,6 +39,10 @@ class GraphFrames:
             context.manifest.snapshot(name) if at is None else context.manifest.history.snapshot_at(at, name)
         )
         register(self.session)
+
+    def newest(self, branch: str) -> GraphFrames:
+        """The same of the newest state of a branch."""
+        return GraphFrames(self.context, self.session, branch=branch)
 
     def nodes(self, type_name: str, *, columns: Sequence[str] | None = None) -> DataFrame:
         """The nodes of a type: `id` and its properties, or the columns asked for, which is all that is read."""
@@ -51,8 +54,6 @@ class GraphFrames:
 
     def analytics(self, *edges: str) -> Analytics:
         """Algorithms over the edges of these types, or of all."""
-        from omnigraph.pipeline.analytics import Analytics
-
         return Analytics(self, edges)
 
     def node_type(self, name: str) -> NodeType:

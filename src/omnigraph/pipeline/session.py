@@ -17,10 +17,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.engine.ingest.memory import machine_memory_mb
 from omnigraph.errors import ExecutionError
 from omnigraph.pipeline.java import find_java, prepare_environment
-from omnigraph.pipeline.memory import machine_memory_mb
-from omnigraph.pipeline.progress import is_remote
+from omnigraph.pipeline.watching import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,29 +14,33 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from omnigraph.engine.recovery.intent import WriterKind
-from omnigraph.engine.recovery.presence import Presence
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.external import ExternalBlobs
-from omnigraph.engine.staging.rows import WriteKind
-from omnigraph.engine.staging.transaction import Stage, Transaction, WriteRequest
-from omnigraph.engine.staging.writer import write
+from omnigraph.engine.commit.request import Stage
+from omnigraph.engine.coordination.heartbeat import Heartbeat
+from omnigraph.engine.coordination.intent import WriterKind
+from omnigraph.engine.ingest.blame import Locator, refuse_findings, refuse_problems
+from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.leftovers import StagedFiles
+from omnigraph.engine.ingest.moving import copied
+from omnigraph.engine.ingest.slices import Replacing, SlicedQuestions
+from omnigraph.engine.ingest.sources import Frame, Inputs
+from omnigraph.engine.ingest.stage import Reports, SchemaText, StagedFragment, StagePlan, Target, gather, run_frame_task
+from omnigraph.engine.ingest.staged import OFFSET_BITS, Staged, StagedLoad, StagedQuestions
+from omnigraph.engine.ingest.tables_at import TableAt
+from omnigraph.engine.manifest.records import with_message
+from omnigraph.engine.rules.questions import ACROSS_ROWS, broken
 from omnigraph.engine.storage.fragments import keep_row_ids
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.staged import StagedWrite, stage_fragments
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.values.external import ExternalBlobs
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.rows import WriteKind
+from omnigraph.engine.write.transaction import Transaction, WriteRequest
+from omnigraph.engine.write.writer import write
 from omnigraph.errors import InputError, KeyConflictError
 from omnigraph.ids import MAIN, TableKey, check_actor, parse_branch
-from omnigraph.pipeline.blame import Locator, refuse_findings, refuse_problems
-from omnigraph.pipeline.check import Staged
-from omnigraph.pipeline.datasource import location, open_context, type_option
-from omnigraph.pipeline.frames import OFFSET_BITS, TableAt
-from omnigraph.pipeline.leftovers import StagedFiles
 from omnigraph.pipeline.merge import write_chosen
-from omnigraph.pipeline.moving import copied
-from omnigraph.pipeline.slices import Replacing, SliceChecks
-from omnigraph.pipeline.sources import Frame, Inputs, entity_of
-from omnigraph.pipeline.stage import Reports, SchemaText, StagedFragment, StagePlan, Target, gather, run_frame_task
+from omnigraph.pipeline.options import location, open_context, type_option
 
 
 @dataclass
@@ -47,7 +51,7 @@ class StagedPart(WriterCommitMessage):  # type: ignore[misc]
 
 
 class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """One write of one type; `branch`, `actor` and `mode` come from the options."""
+    """One write of one type; `branch`, `actor`, `message` and `mode` come from the options."""
 
     def __init__(self, options: Mapping[str, str], overwrite: bool) -> None:
         self._root = location(options)
@@ -56,6 +60,7 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise InputError(f"a write mode is append, merge or overwrite, not '{self._mode}'")
         self._branch = parse_branch(options.get("branch") or MAIN)
         self._actor = check_actor(options.get("actor") or None)
+        self._facts = with_message(options.get("message") or None)
         context = open_context(self._root, read_only=True)
         entity = entity_of(type_option(options), context.catalog)
         handle = context.manifest.snapshot(self._branch).open(entity.table_key)
@@ -75,8 +80,8 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         # No process sees the whole of such a write, so each that stages says so; the commit looks for the files.
-        with Presence.at(TableStore.at(self._root).objects).staging():
-            return StagedPart(run_frame_task(self._plan, task, 0, self._key, {}, iterator))
+        heartbeat = Heartbeat.at(TableStore.at(self._root).objects)
+        return heartbeat.staging(lambda: StagedPart(run_frame_task(self._plan, task, 0, self._key, {}, iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Validate and publish everything the tasks staged, as one commit.
@@ -91,7 +96,8 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         with work.discarding():
             refuse_problems(outcome, work.locator, work.inputs, None)
         if fragments or self._mode == "overwrite":
-            write(context, WriteRequest(self._branch, WriterKind.LOAD, self._actor), work.prepare)
+            request = WriteRequest(self._branch, WriterKind.LOAD, self._actor, properties=self._facts)
+            write(context, request, work.prepare)
             work.files.discard()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -134,13 +140,17 @@ class _Commit:
         committed = {key: (TableAt.of(root, entry), entry.row_count) for key, entry in entries.items()}
         entity = transaction.catalog.tables[self._key]
         staged = Staged(entity, self._target, self._fragments, *committed[self._key])
-        checks = SliceChecks(transaction.catalog, staged, committed, self._mode)
+        load = StagedLoad({self._key: staged}, committed, self._mode)
+        slices = SlicedQuestions(load)
+        asked = StagedQuestions(load, slices)
         with self.discarding():
-            for check in checks.kinds():
-                refuse_findings(check(), {self._key: self._fragments}, self.locator, None)
-        transaction.depend_on(checks.read)
+            for kind in ACROSS_ROWS:
+                refuse_findings(
+                    broken(kind, transaction.catalog, asked), {self._key: self._fragments}, self.locator, None
+                )
+        transaction.depend_on(slices.read)
         kinds = {"append": WriteKind.INSERT, "merge": WriteKind.MERGE, "overwrite": WriteKind.REPLACE}
-        stage = self._stage_merge(checks.replacing) if self._mode == "merge" else self._stage_plain
+        stage = self._stage_merge(slices.replacing) if self._mode == "merge" else self._stage_plain
         transaction.stage_with(self._key, kinds[self._mode], stage)
 
     def _stage_plain(self, base: TableHandle) -> StagedWrite | None:

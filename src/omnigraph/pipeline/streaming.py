@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.sources import ColumnMap
 from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.recovery import heal
-from omnigraph.engine.staging.context import GraphContext
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import InputError
-from omnigraph.ids import MAIN, check_actor, parse_branch
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.errors import ExpectedVersionMismatchError, InputError
+from omnigraph.ids import MAIN, check_text, parse_branch
 from omnigraph.pipeline.job import MODES, run_job
-from omnigraph.pipeline.sources import ColumnMap, entity_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,14 +50,21 @@ def write_stream(
         InputError: the mode or type is not one there is.
     """
     if mode not in MODES or mode == "overwrite":
-        raise InputError(f"a stream is loaded with append or merge, not '{mode}'")
+        raise InputError(f"a stream is loaded with append, merge or update, not '{mode}'")
+    check_text(name, "the name of a stream")
     if type_name is not None:
         entity_of(type_name, context.catalog)
-    sink = BatchSink(context, name, type_name, mode, parse_branch(branch), check_actor(actor), dict(columns or {}))
+    target = parse_branch(branch)
+    author = context.admit("change", actor, branch=target)
+    sink = BatchSink(context, name, type_name, mode, target, author, dict(columns or {}))
     writer = stream.writeStream.queryName(name).foreachBatch(sink.load).option("checkpointLocation", checkpoint)
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.start()
+
+
+ATTEMPTS = 5
+"""Updates of a batch are judged against what they read, as mutations are; others may write between."""
 
 
 class BatchSink:
@@ -93,7 +101,15 @@ class BatchSink:
             heal(self._context.recovery)
             self._done = last_batch(self._context, self._branch, self._name)
         if number <= self._done:
-            return
+            return None
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._run(batch, number)
+            except ExpectedVersionMismatchError:
+                continue  # Others wrote first, and nothing changed: the batch is read again on what is there now.
+        return self._run(batch, number)
+
+    def _run(self, batch: DataFrame, number: int) -> None:
         run_job(
             self._context,
             batch if self._type is None else {self._type: batch},

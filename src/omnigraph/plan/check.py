@@ -20,10 +20,11 @@ from omnigraph.language import query_ast as ast
 from omnigraph.language.schema_parser import DIMENSION_MAX
 from omnigraph.language.source import Source
 from omnigraph.plan.matching import match_pattern
-from omnigraph.plan.operators import Parameter, Plan, ReadPlan, WritePlan
+from omnigraph.plan.operators import Parameter, ReadPlan
+from omnigraph.plan.program import write_plan
 from omnigraph.plan.returning import output
 from omnigraph.plan.scope import ANONYMOUS, Scope, anonymous_names
-from omnigraph.plan.writing import statements
+from omnigraph.plan.statements import Plan
 
 CACHED_PLANS_MAX = 1024
 _RESERVED_PARAMETERS = frozenset({"__nanograph_now", ANONYMOUS})
@@ -122,7 +123,7 @@ def check(catalog: Catalog, query: ast.Query, source: Source) -> Plan:
     parameters = tuple(Parameter(name, kind) for name, kind in scope.parameters.items())
     body = query.body
     if isinstance(body, ast.WriteBody):
-        return WritePlan(query.name, parameters, statements(scope, body))
+        return write_plan(scope, query.name, parameters, body)
     pattern = match_pattern(scope, body.match)
     found = output(scope, body)
     return ReadPlan(
@@ -132,8 +133,11 @@ def check(catalog: Catalog, query: ast.Query, source: Source) -> Plan:
         found.projections,
         order=found.order,
         rank=found.rank,
-        limit=body.limit,
+        limit=found.limit,
         is_aggregate=found.is_aggregate,
+        having=found.having,
+        offset=found.offset,
+        distinct=body.distinct,
     )
 
 

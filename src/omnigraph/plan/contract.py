@@ -8,6 +8,7 @@ from typing import Any
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.plan import operators as op
+from omnigraph.plan import statements as st
 
 _KINDS = {
     Scalar.STRING: "string",
@@ -22,6 +23,7 @@ _KINDS = {
     Scalar.DATETIME: "datetime",
     Scalar.BLOB: "blob",
     Scalar.VECTOR: "vector",
+    Scalar.PATH: "path",
 }
 _TypeName = tuple[str, str]
 
@@ -36,12 +38,12 @@ def value_kind(kind: PropertyType) -> dict[str, Any]:
     return body
 
 
-def parameters_json(plan: op.Plan) -> list[dict[str, Any]]:
+def parameters_json(plan: st.Plan) -> list[dict[str, Any]]:
     """The parameters of a query as a catalog of queries lists them."""
     return [{"name": parameter.name, **value_kind(parameter.type)} for parameter in plan.parameters]
 
 
-def operation_json(catalog: Catalog, plan: op.Plan) -> dict[str, Any]:
+def operation_json(catalog: Catalog, plan: st.Plan) -> dict[str, Any]:
     """`result`, `reads` and `writes` of a query."""
     return {
         "result": _result(plan),
@@ -50,20 +52,24 @@ def operation_json(catalog: Catalog, plan: op.Plan) -> dict[str, Any]:
     }
 
 
-def _result(plan: op.Plan) -> list[dict[str, Any]]:
-    if isinstance(plan, op.WritePlan):
+def _result(plan: st.Plan) -> list[dict[str, Any]]:
+    if isinstance(plan, st.WritePlan) and plan.returning is not None:
+        return [{"name": each.column, **value_kind(each.type)} for each in plan.returning.projections]
+    if isinstance(plan, st.WritePlan):
         counts = ("affected_nodes", "affected_edges")
         return [{"name": name, "kind": "bigint", "nullable": False} for name in counts]
     return [{"name": projection.column, **value_kind(projection.type)} for projection in plan.projections]
 
 
-def _reads(catalog: Catalog, plan: op.Plan) -> Iterator[_TypeName]:
+def _reads(catalog: Catalog, plan: st.Plan) -> Iterator[_TypeName]:
     if isinstance(plan, op.ReadPlan):
         yield from _pattern_reads(plan.pattern)
         return
+    if plan.match is not None:
+        yield from _pattern_reads(plan.match.pattern)
     for statement in plan.statements:
         yield _target(statement)
-        if isinstance(statement, op.InsertEdge):
+        if isinstance(statement, st.InsertEdge):
             edge = catalog.edges[statement.type_name]
             yield "node", edge.source
             yield "node", edge.target
@@ -76,23 +82,26 @@ def _pattern_reads(pattern: op.Pattern) -> Iterator[_TypeName]:
         yield "edge", expand.edge_type
         yield "node", expand.source_type
         yield "node", expand.target_type
-    for anti_join in pattern.anti_joins:
-        yield from _pattern_reads(anti_join.pattern)
+    for path in pattern.paths:
+        yield "edge", path.edge_type
+        yield "node", path.source_type
+        yield "node", path.target_type
+    for inner in pattern.inner:
+        yield from _pattern_reads(inner)
 
 
-def _writes(catalog: Catalog, plan: op.Plan) -> Iterator[_TypeName]:
+def _writes(catalog: Catalog, plan: st.Plan) -> Iterator[_TypeName]:
     if isinstance(plan, op.ReadPlan):
         return
     for statement in plan.statements:
         yield _target(statement)
-        if isinstance(statement, op.DeleteNodes):
+        if isinstance(statement, st.DeleteNodes):
             for edge in catalog.edges_touching(statement.type_name):
                 yield "edge", edge.name
 
 
-def _target(statement: op.Statement) -> _TypeName:
-    is_edge = isinstance(statement, op.InsertEdge | op.DeleteEdges)
-    return "edge" if is_edge else "node", statement.type_name
+def _target(statement: st.Statement) -> _TypeName:
+    return "edge" if isinstance(statement, st.EDGE_STATEMENTS) else "node", statement.type_name
 
 
 def _listed(names: set[_TypeName]) -> list[dict[str, str]]:

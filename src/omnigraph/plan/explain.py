@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.dataclass import dataclass
 from omnigraph.language.literals import float_text, string_text
 from omnigraph.plan import operators as op
+from omnigraph.plan import statements as st
+from omnigraph.plan.types import aggregates_in, variables_of
+from omnigraph.shown import Table
+
+WIDTH_MAX = 200
+"""Conditions and reasons are longer than values, and all of them is what an explanation is for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One operator: what it is, what it works on, what an execution found, and what feeds it."""
 
@@ -47,6 +52,26 @@ class Explanation:
     def __str__(self) -> str:
         return self.to_text()
 
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """The tree as a table for notebooks: a line for each operator, indented, with its facts as columns."""
+        lines = list(self._nested(0))
+        names = list(dict.fromkeys(name for _, node in lines for name in node.facts))
+        indented = "\N{NO-BREAK SPACE}" * 4
+        rows = [
+            [indented * (depth - 1) + node.operator, node.detail, *(node.facts.get(name, "") for name in names)]
+            for depth, node in lines[1:]
+        ]
+        caption = f"{self.operator} {self.detail}".rstrip()
+        return Table(caption, ["operator", "detail", *names], rows).to_html(width_max=WIDTH_MAX)
+
+    def _nested(self, depth: int) -> Iterator[tuple[int, Explanation]]:
+        yield depth, self
+        for child in self.children:
+            yield from child._nested(depth + 1)
+
     def _lines(self, first: str, rest: str) -> Iterator[str]:
         facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
         label = f"{self.operator} {self.detail}".rstrip()
@@ -56,24 +81,37 @@ class Explanation:
             yield from child._lines(rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
 
-def explain(plan: op.Plan) -> Explanation:
+def explain(plan: st.Plan) -> Explanation:
     """The tree of a plan, outermost step first."""
-    if isinstance(plan, op.WritePlan):
-        steps = tuple(_statement(statement) for statement in plan.statements)
-        return Explanation("mutation", _signature(plan), steps)
+    if isinstance(plan, st.WritePlan):
+        steps = [_match(plan.match.pattern)] if plan.match is not None else []
+        steps += [_statement(statement) for statement in plan.statements]
+        if plan.returning is not None:
+            steps.append(Explanation("return", ", ".join(map(_projection, plan.returning.projections))))
+        return Explanation("mutation", _signature(plan), tuple(steps))
     tree = _match(plan.pattern)
     if plan.is_aggregate:
-        keys = [p.column for p in plan.projections if isinstance(p.expression, op.PropertyRef | op.EntityId)]
-        tree = Explanation("aggregate", f"by {', '.join(keys)}" if keys else "all rows", (tree,))
+        keys = [p.column for p in plan.projections if variables_of(p.expression) and not aggregates_in(p.expression)]
+        tree = Explanation(
+            "distinct" if plan.distinct else "aggregate", f"by {', '.join(keys)}" if keys else "all rows", (tree,)
+        )
+    if plan.having:
+        tree = Explanation("having", ", ".join(map(show_predicate, plan.having)), (tree,))
     if plan.is_ordered:
         tree = Explanation("order", _ordering(plan), (tree,))
+    if plan.offset != 0:
+        tree = Explanation("offset", _count(plan.offset), (tree,))
     if plan.limit is not None:
-        tree = Explanation("limit", str(plan.limit), (tree,))
+        tree = Explanation("limit", _count(plan.limit), (tree,))
     columns = ", ".join(_projection(projection) for projection in plan.projections)
     return Explanation("query", _signature(plan), (Explanation("project", columns, (tree,)),))
 
 
-def _signature(plan: op.Plan) -> str:
+def _count(count: op.Count) -> str:
+    return str(count) if isinstance(count, int) else f"${count.name}"
+
+
+def _signature(plan: st.Plan) -> str:
     return f"{plan.name}({', '.join(f'${p.name}: {p.type}' for p in plan.parameters)})"
 
 
@@ -90,12 +128,25 @@ def _projection(projection: op.Projection) -> str:
 def _match(pattern: op.Pattern, operator: str = "match", detail: str = "") -> Explanation:
     children = [Explanation("scan", f"${scan.variable}: {scan.type_name}") for scan in pattern.scans]
     children += [Explanation("expand", _expand(expand)) for expand in pattern.expands]
-    children += [Explanation("filter", _predicate(filter_.predicate)) for filter_ in pattern.filters]
+    children += [Explanation("shortest_path", f"${path.variable} = {_expand(path.expand)}") for path in pattern.paths]
+    children += [Explanation("filter", show_predicate(filter_.predicate)) for filter_ in pattern.filters]
     children += [
         _match(anti.pattern, "anti_join", ", ".join(f"${name}" for name in anti.outer_variables))
         for anti in pattern.anti_joins
     ]
+    children += [
+        _match(semi.pattern, "semi_join", ", ".join(f"${name}" for name in semi.outer_variables))
+        for semi in pattern.semi_joins
+    ]
+    children += [_block(block) for block in pattern.blocks]
     return Explanation(operator, detail, tuple(children))
+
+
+def _block(block: op.Block) -> Explanation:
+    binds = ", ".join(f"${name}" for name in block.binds)
+    if isinstance(block, op.OptionalMatch):
+        return _match(block.pattern, "left_join", binds)
+    return Explanation("union", binds, tuple(_match(arm, "arm") for arm in block.arms))
 
 
 def _expand(expand: op.Expand) -> str:
@@ -105,21 +156,41 @@ def _expand(expand: op.Expand) -> str:
     return f"${expand.source} {arrow} ${expand.target}"
 
 
-def _predicate(predicate: op.Predicate) -> str:
+def show_predicate(predicate: op.Predicate) -> str:
+    """A predicate as the query language would write it."""
     match predicate:
         case op.Comparison(operator=operator, left=left, right=right):
             return f"{show(left)} {operator} {show(right)}"
         case op.ListContains(items=items, value=value):
             return f"{show(items)} contains {show(value)}"
+        case op.InList(items=items, value=value):
+            return f"{show(value)} in {show(items)}"
         case op.StringPredicate(test=test, left=left, right=right):
             return f"{show(left)} {test} {show(right)}"
+        case op.IsNull(operand=operand, negated=negated):
+            return f"{show(operand)} is {'not ' if negated else ''}null"
+        case op.IsTrue(operand=operand):
+            return show(operand)
         case op.TextMatch():
             return show(predicate)
+        case op.Not(predicate=inner):
+            return f"not {_grouped(inner)}"
+        case op.And(parts=parts):
+            return " and ".join(map(_grouped, parts))
+        case op.Or(parts=parts):
+            return " or ".join(map(_grouped, parts))
+
+
+def _grouped(predicate: op.Predicate) -> str:
+    text = show_predicate(predicate)
+    return f"({text})" if isinstance(predicate, op.And | op.Or) else text
 
 
 def show(expression: op.Expression | op.EdgeCount) -> str:
     """An expression as the query language would write it."""
     match expression:
+        case op.PropertyRef(variable=st.SELF, property=name):
+            return _ENDS.get(name, name)
         case op.PropertyRef(variable=variable, property=name):
             return f"${variable}.{name}"
         case op.EntityId(variable=name) | op.EdgeCount(variable=name) | op.ParameterRef(name=name):
@@ -137,8 +208,21 @@ def show(expression: op.Expression | op.EdgeCount) -> str:
             return f"nearest({show(ref)}, {show(query)})"
         case op.Rrf(first=first, second=second, k=k):
             return f"rrf({show(first)}, {show(second)}, {show(k)})"
-        case op.Aggregate(function=function, argument=argument):
-            return f"{function}({show(argument)})"
+        case op.Aggregate(function=function, argument=argument, distinct=distinct):
+            return f"{function}({'distinct ' if distinct else ''}{show(argument)})"
+        case op.FunctionCall(function=name, arguments=arguments):
+            return f"{name}({', '.join(map(show, arguments))})"
+        case op.Arithmetic(operator=operator, left=left, right=right):
+            return f"{_operand(left)} {operator} {_operand(right)}"
+        case op.Negative(operand=operand):
+            return f"-{_operand(operand)}"
+        case op.PathValue(variable=name, part=part):
+            return f"${name}" if part == "path" else f"{part}(${name})"
+
+
+def _operand(expression: op.Expression) -> str:
+    text = show(expression)
+    return f"({text})" if isinstance(expression, op.Arithmetic | op.Negative) else text
 
 
 def _constant(value: Any) -> str:
@@ -158,24 +242,32 @@ def _constant(value: Any) -> str:
     return str(value)
 
 
-def _statement(statement: op.Statement) -> Explanation:
+def _statement(statement: st.Statement) -> Explanation:
     match statement:
-        case op.InsertNode(type_name=name, assignments=assignments):
+        case st.InsertNode(type_name=name, assignments=assignments):
             return Explanation("insert_node", f"{name} {{ {_assigned(assignments)} }}")
-        case op.InsertEdge(type_name=name, source=source, target=target, assignments=assignments):
+        case st.InsertEdge(type_name=name, source=source, target=target, assignments=assignments):
             body = ", ".join(filter(None, [f"from: {show(source)}", f"to: {show(target)}", _assigned(assignments)]))
             return Explanation("insert_edge", f"{name} {{ {body} }}")
-        case op.UpdateNodes(type_name=name, assignments=assignments, where=where):
-            return Explanation("update_nodes", f"{name} set {{ {_assigned(assignments)} }} where {_test(where)}")
-        case op.DeleteNodes(type_name=name, where=where):
-            return Explanation("delete_nodes", f"{name} where {_test(where)}")
-        case op.DeleteEdges(type_name=name, where=where):
-            return Explanation("delete_edges", f"{name} where {_test(where)}")
+        case st.UpdateNodes(assignments=assignments) | st.UpdateEdges(assignments=assignments):
+            word = "update_nodes" if isinstance(statement, st.UpdateNodes) else "update_edges"
+            return Explanation(word, f"{_target(statement)} set {{ {_assigned(assignments)} }}{_where(statement)}")
+        case st.DeleteNodes():
+            return Explanation("delete_nodes", f"{_target(statement)}{_where(statement)}")
+        case st.DeleteEdges():
+            return Explanation("delete_edges", f"{_target(statement)}{_where(statement)}")
 
 
-def _assigned(assignments: tuple[op.Assignment, ...]) -> str:
+_ENDS = {"src": "from", "dst": "to"}
+
+
+def _assigned(assignments: tuple[st.Assignment, ...]) -> str:
     return ", ".join(f"{assignment.property}: {show(assignment.value)}" for assignment in assignments)
 
 
-def _test(where: op.PropertyTest) -> str:
-    return f"{where.property} {where.operator} {show(where.value)}"
+def _target(statement: st.Updating | st.Deleting) -> str:
+    return statement.type_name if statement.variable is None else f"${statement.variable}: {statement.type_name}"
+
+
+def _where(statement: st.Updating | st.Deleting) -> str:
+    return f" where {' and '.join(map(_grouped, statement.where))}" if statement.where else ""

@@ -11,7 +11,8 @@ import numpy as np
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMERIC, PropertyType, Scalar
 from omnigraph.language import query_ast as ast
-from omnigraph.plan.expressions import are_compatible, literal
+from omnigraph.language.source import Span
+from omnigraph.plan.names import are_compatible, literal
 from omnigraph.plan.operators import Literal, Now, ParameterRef, Value
 from omnigraph.plan.scope import Scope
 
@@ -26,7 +27,7 @@ def compared_value(
     """
     item = PropertyType(prop.type.scalar, enum_values=prop.type.enum_values)
     match value:
-        case ast.NowCall():
+        case ast.Call():
             return _now(scope, prop.name, item, value)
         case ast.Variable():
             parameter = declared(scope, value, variable_code)
@@ -43,10 +44,10 @@ def compared_value(
 
 
 def assigned_value(scope: Scope, prop: Property, value: ast.ValueSyntax) -> Value:
-    """A value that is stored in a property."""
+    """A written value that is stored in a property."""
     kind = prop.type
     match value:
-        case ast.NowCall():
+        case ast.Call():
             return _now(scope, prop.name, kind, value)
         case ast.Variable():
             parameter = declared(scope, value, "T14")
@@ -68,6 +69,23 @@ def assigned_value(scope: Scope, prop: Property, value: ast.ValueSyntax) -> Valu
     return constant
 
 
+def assigned_type(scope: Scope, prop: Property, given: PropertyType, span: Span) -> None:
+    """Refuse a computed value that a property cannot store, whatever it is."""
+    kind = prop.type
+    if kind.scalar is Scalar.BLOB:
+        raise scope.fail("T3", f"'{prop.name}' is a Blob: give it through a parameter", span)
+    fits = _may_assign(kind, given) and (not kind.is_list or kind.scalar is given.scalar)
+    hint = ""
+    if fits and kind.scalar in INTEGERS and given.scalar in FLOATS:
+        fits, hint = False, "; to_int(…) makes an integer of it"
+    if not fits:
+        raise scope.fail("T7", f"'{prop.name}' is {kind} and cannot take {_an(given)}{hint}", span)
+
+
+def _an(kind: PropertyType) -> str:
+    return f"{'an' if str(kind)[0] in 'AEIO' else 'a'} {kind}"
+
+
 def declared(scope: Scope, variable: ast.Variable, code: str | None) -> ParameterRef:
     """The parameter a value names; a mutation and a binding know no other variables here."""
     kind = scope.parameters.get(variable.name)
@@ -83,7 +101,7 @@ def check_enum(scope: Scope, prop: Property, constant: Literal, value: ast.Value
         raise scope.fail("T3", f"'{prop.name}' is one of {', '.join(allowed)}, not '{constant.value}'", value.span)
 
 
-def _now(scope: Scope, name: str, kind: PropertyType, value: ast.NowCall) -> Value:
+def _now(scope: Scope, name: str, kind: PropertyType, value: ast.Call) -> Value:
     if kind.scalar is not Scalar.DATETIME or kind.is_list:
         raise scope.fail("T7", f"now() is a DateTime and '{name}' is {kind}", value.span)
     return Now()

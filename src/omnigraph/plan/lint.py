@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import GraphError, ParseError
 from omnigraph.language import parse_query_file
 from omnigraph.language import query_ast as ast
 from omnigraph.plan.check import check
 from omnigraph.plan.contract import operation_json
-from omnigraph.plan.operators import Plan, UpdateNodes, WritePlan
+from omnigraph.plan.statements import Plan, UpdateNodes, WritePlan
 
 _SEVERITIES = ("error", "warning", "info")
 

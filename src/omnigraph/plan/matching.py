@@ -1,39 +1,39 @@
 """From the clauses of a match to a `Pattern`.
 
-Clauses are checked top to bottom, so a filter uses only variables introduced above it. Negations come last within
-their block: a `not` sees every variable of the block around it, wherever that is bound, because the order of clauses
-never changes a result.
+Clauses are checked top to bottom, so a filter uses only variables introduced above it. `not` and `exists` come last
+within their block: they see every variable of the block around them, wherever that is bound, because the order of
+clauses never changes a result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import Scalar
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import TypeCheckError
 from omnigraph.language import query_ast as ast
-from omnigraph.plan.expressions import are_compatible, operand, text_match, type_of
+from omnigraph.plan.conditions import predicates
 from omnigraph.plan.fitting import compared_value
+from omnigraph.plan.names import MATCH
 from omnigraph.plan.operators import (
     AntiJoin,
+    Block,
     Comparison,
     ComparisonOperator,
     Expand,
     Filter,
     ListContains,
-    Literal,
-    Now,
-    ParameterRef,
+    OptionalMatch,
     Pattern,
     Predicate,
     PropertyRef,
     Scan,
-    StringPredicate,
-    StringTest,
-    TextMatch,
+    SemiJoin,
+    ShortestPath,
+    Union,
 )
 from omnigraph.plan.scope import ANONYMOUS, Scope
 
@@ -41,10 +41,10 @@ from omnigraph.plan.scope import ANONYMOUS, Scope
 def match_pattern(scope: Scope, clauses: Sequence[ast.Clause]) -> Pattern:
     """Check the clauses of one block, binding its variables in `scope`."""
     block = _Block(scope)
-    negations: list[ast.Negation] = []
+    negations: list[ast.Negation | ast.Exists] = []
     failure: TypeCheckError | None = None
     for clause in clauses:
-        if isinstance(clause, ast.Negation):
+        if isinstance(clause, ast.Negation | ast.Exists):
             negations.append(clause)
             continue
         try:
@@ -68,29 +68,90 @@ class _Block:
     expands: list[Expand] = field(default_factory=list)
     filters: list[Filter] = field(default_factory=list)
     anti_joins: list[AntiJoin] = field(default_factory=list)
+    semi_joins: list[SemiJoin] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    paths: list[ShortestPath] = field(default_factory=list)
 
     def pattern(self) -> Pattern:
-        return Pattern(tuple(self.scans), tuple(self.expands), tuple(self.filters), tuple(self.anti_joins))
+        return Pattern(
+            tuple(self.scans),
+            tuple(self.expands),
+            tuple(self.filters),
+            tuple(self.anti_joins),
+            tuple(self.semi_joins),
+            tuple(self.blocks),
+            tuple(self.paths),
+        )
 
-    def add(self, clause: ast.Binding | ast.Traversal | ast.FilterClause | ast.TextCall) -> None:
+    def add(self, clause: ast.Clause) -> None:
         match clause:
             case ast.Binding():
                 self._binding(clause)
             case ast.Traversal():
                 self._traversal(clause)
-            case ast.FilterClause():
-                self.filters.append(Filter(predicate(self.scope, clause)))
-            case ast.TextCall():
-                self.filters.append(Filter(text_match(self.scope, clause)))
+            case ast.Optional():
+                self._optional(clause)
+            case ast.Either():
+                self._either(clause)
+            case ast.ShortestPath():
+                self._path(clause)
+            case ast.Negation() | ast.Exists():
+                self.add_negation(clause)
+            case _:
+                self.filters.extend(Filter(found) for found in predicates(self.scope, clause, MATCH))
 
-    def add_negation(self, negation: ast.Negation) -> None:
+    def add_negation(self, negation: ast.Negation | ast.Exists) -> None:
         inner = self.scope.inner()
         pattern = match_pattern(inner, negation.clauses)
         outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
         if not outer:
-            raise self.scope.fail("T9", "not { } must use a variable that is bound outside it", negation.span)
+            word = "not" if isinstance(negation, ast.Negation) else "exists"
+            raise self.scope.fail("T9", f"{word} {{ }} must use a variable that is bound outside it", negation.span)
         self.scope.used.update(outer)
-        self.anti_joins.append(AntiJoin(pattern, tuple(outer)))
+        if isinstance(negation, ast.Negation):
+            self.anti_joins.append(AntiJoin(pattern, tuple(outer)))
+        else:
+            self.semi_joins.append(SemiJoin(pattern, tuple(outer)))
+
+    # --- blocks
+
+    def _optional(self, clause: ast.Optional) -> None:
+        scope = self.scope
+        inner = scope.inner()
+        pattern = match_pattern(inner, clause.clauses)
+        scope.nodes.update(inner.nodes)
+        scope.edges.update(inner.edges)
+        scope.paths.update(inner.paths)
+        binds = [*inner.nodes, *inner.edges, *sorted(inner.paths)]
+        scope.nullable.update(binds)
+        self.blocks.append(OptionalMatch(pattern, self._outer(inner), tuple(binds)))
+
+    def _either(self, clause: ast.Either) -> None:
+        scope = self.scope
+        scopes = [scope.inner() for _ in clause.arms]
+        arms = tuple(match_pattern(inner, arm) for inner, arm in zip(scopes, clause.arms, strict=True))
+        first = scopes[0]
+        nodes = {
+            name: node
+            for name, node in first.nodes.items()
+            if all(name in inner.nodes and inner.nodes[name].name == node.name for inner in scopes)
+        }
+        edges = {
+            name: edge
+            for name, edge in first.edges.items()
+            if all(name in inner.edges and inner.edges[name].name == edge.name for inner in scopes)
+        }
+        scope.nodes.update(nodes)
+        scope.edges.update(edges)
+        binds = [*nodes, *edges]
+        scope.nullable.update(name for name in binds if any(name in inner.nullable for inner in scopes))
+        outer = sorted({name for inner in scopes for name in self._outer(inner)})
+        self.blocks.append(Union(arms, tuple(outer), tuple(binds)))
+
+    def _outer(self, inner: Scope) -> tuple[str, ...]:
+        outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
+        self.scope.used.update(outer)
+        return tuple(outer)
 
     # --- binding
 
@@ -98,7 +159,8 @@ class _Block:
         scope = self.scope
         node = scope.catalog.nodes.get(clause.type_name)
         if node is None:
-            raise scope.fail("T1", f"there is no node type {clause.type_name}", clause.span)
+            guess = did_you_mean(clause.type_name, scope.catalog.nodes)
+            raise scope.fail("T1", f"there is no node type {clause.type_name}{guess}", clause.span)
         variable = self._bind(clause.variable, node)
         for entry in clause.matches:
             self.filters.append(Filter(self._property_match(variable, node, entry)))
@@ -107,7 +169,8 @@ class _Block:
         scope = self.scope
         prop: Property | None = node.properties.get(entry.property)
         if prop is None:
-            raise scope.fail("T2", f"{node.name} has no property '{entry.property}'", entry.span)
+            guess = did_you_mean(entry.property, node.properties)
+            raise scope.fail("T2", f"{node.name} has no property '{entry.property}'{guess}", entry.span)
         if prop.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
             raise scope.fail("T3", f"'{prop.name}' is {prop.type} and cannot be matched", entry.span)
         value = compared_value(scope, prop, entry.value, literal_code="T3")
@@ -116,15 +179,41 @@ class _Block:
 
     # --- traversal
 
-    def _traversal(self, clause: ast.Traversal) -> None:
+    def _edge_type(self, clause: ast.Traversal | ast.ShortestPath) -> EdgeType:
         scope = self.scope
         edge = scope.catalog.edges_by_lower_name.get(clause.edge_name.lower())
         if edge is None:
-            raise scope.fail("T4", f"there is no edge type '{clause.edge_name}'", clause.span)
+            guess = did_you_mean(clause.edge_name, [_written(edge_name) for edge_name in scope.catalog.edges])
+            raise scope.fail("T4", f"there is no edge type '{clause.edge_name}'{guess}", clause.span)
         if clause.undirected and edge.source != edge.target:
             raise scope.fail(
                 "T22", f"{edge.name} joins {edge.source} and {edge.target}, so it has only one direction", clause.span
             )
+        return edge
+
+    def _path(self, clause: ast.ShortestPath) -> None:
+        scope = self.scope
+        edge = self._edge_type(clause)
+        low, high = self._hops(clause.hops)
+        name = clause.variable.name
+        if name in scope.parameters or name == ANONYMOUS or scope.node(name) or scope.edge(name) or scope.is_path(name):
+            raise scope.fail(None, f"${name} cannot name a path: it is taken", clause.variable.span)
+        for end in (clause.left, clause.right):
+            if end.name == ANONYMOUS:
+                # Rows are told apart by their named variables; a path between nameless ends would break no tie.
+                raise scope.fail(None, "a path leads between two named nodes: give $_ a name", end.span)
+        forward = self._is_forward(clause, edge)
+        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
+        left = self._bind(clause.left, scope.catalog.nodes[left_type])
+        right = self._bind(clause.right, scope.catalog.nodes[right_type])
+        source, target = (left, right) if forward else (right, left)
+        scope.paths.add(name)
+        ends = (source, target, edge.source, edge.target)
+        self.paths.append(ShortestPath(name, edge.name, *ends, clause.undirected, low, high, not forward))
+
+    def _traversal(self, clause: ast.Traversal) -> None:
+        scope = self.scope
+        edge = self._edge_type(clause)
         low, high = self._hops(clause.hops)
         edge_variable = self._edge_variable(clause, low, high)
         forward = self._is_forward(clause, edge)
@@ -162,7 +251,7 @@ class _Block:
             raise scope.fail("T23", f"${name} is already bound", variable.span)
         return name
 
-    def _is_forward(self, clause: ast.Traversal, edge: EdgeType) -> bool:
+    def _is_forward(self, clause: ast.Traversal | ast.ShortestPath, edge: EdgeType) -> bool:
         """True when the left variable is at the edge's source; the variables' types decide where they differ."""
         left, right = self._bound_type(clause.left), self._bound_type(clause.right)
         same = clause.left.name == clause.right.name != ANONYMOUS
@@ -191,6 +280,8 @@ class _Block:
             raise scope.fail(None, f"${name} is a parameter and cannot be matched", variable.span)
         elif scope.edge(name) is not None:
             raise scope.fail("T23", f"${name} is an edge and cannot be a node", variable.span)
+        elif scope.is_path(name):
+            raise scope.fail(None, f"${name} is a path and cannot be a node", variable.span)
         bound = scope.node(name)
         if bound is None:
             scope.nodes[name] = node
@@ -200,50 +291,6 @@ class _Block:
         return name
 
 
-# --- filters ---------------------------------------------------------------------------------------------------------
-
-
-def predicate(scope: Scope, clause: ast.FilterClause) -> Predicate:
-    """`left operator right` with its operand types checked."""
-    left, right = operand(scope, clause.left), operand(scope, clause.right)
-    if clause.operator == "contains" and type_of(left).is_list:
-        return _membership(scope, clause, left, right)
-    if clause.operator in ("contains", "starts_with"):
-        return _string_test(scope, clause, left, right)
-    left_type, right_type = type_of(left), type_of(right)
-    for side, kind in ((clause.left, left_type), (clause.right, right_type)):
-        if not kind.is_plain:
-            raise scope.fail("T7", f"{kind} cannot be compared with '{clause.operator}'", side.span)
-    if not are_compatible(left_type, right_type):
-        raise scope.fail("T7", f"{left_type} and {right_type} cannot be compared", clause.span)
-    return Comparison(ComparisonOperator(clause.operator), left, right)
-
-
-def _membership(scope: Scope, clause: ast.FilterClause, left: object, right: object) -> Predicate:
-    assert isinstance(left, PropertyRef | ParameterRef | Literal), "nothing else is a list"
-    item = type_of(left)
-    if isinstance(right, PropertyRef | ParameterRef | Literal | Now):
-        kind = type_of(right)
-        if kind.is_plain and (kind.scalar is item.scalar or (kind.is_numeric and _holds_numbers(item.scalar))):
-            return ListContains(left, right)
-        raise scope.fail("T7", f"{item} cannot contain {kind}", clause.right.span)
-    raise scope.fail("T7", "a text function cannot be an item of a list", clause.right.span)
-
-
-def _holds_numbers(scalar: Scalar) -> bool:
-    return scalar in (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F32, Scalar.F64)
-
-
-def _string_test(scope: Scope, clause: ast.FilterClause, left: object, right: object) -> Predicate:
-    for side, value in ((clause.left, left), (clause.right, right)):
-        if isinstance(value, TextMatch | Now) or not _is_string(value):
-            wanted = "a list or a String" if side is clause.left and clause.operator == "contains" else "a String"
-            raise scope.fail("T7", f"'{clause.operator}' needs {wanted} here", side.span)
-    assert isinstance(left, PropertyRef | ParameterRef | Literal)
-    assert isinstance(right, PropertyRef | ParameterRef | Literal)
-    return StringPredicate(StringTest(clause.operator), left, right)
-
-
-def _is_string(value: object) -> bool:
-    assert isinstance(value, PropertyRef | ParameterRef | Literal)
-    return value.type.scalar is Scalar.STRING and not value.type.is_list
+def _written(edge_name: str) -> str:
+    """An edge type as a traversal names it."""
+    return edge_name[:1].lower() + edge_name[1:]

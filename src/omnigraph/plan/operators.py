@@ -2,17 +2,17 @@
 
 A read is a `ReadPlan`: one `Pattern` (what must match), then either rows or groups, then order and limit. A pattern is
 a set, not a sequence: scans, expands, filters and anti-joins hold together in any order, and the engine chooses the
-order from counts in the snapshot. A write is a `WritePlan`: statements in written order. Everything here is typed and
-resolved; no operator carries text to be parsed again.
+order from counts in the snapshot. A write is a `WritePlan` of `statements`. Everything is typed and resolved; no
+operator carries text to be parsed again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.catalog.types import PropertyType
-from omnigraph.dataclass import dataclass
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 
@@ -28,9 +28,10 @@ class PropertyRef:
 
 @dataclass(frozen=True)
 class EntityId:
-    """The id of the node bound to `variable` (a bare `$v`)."""
+    """The id of the node bound to `variable` (a bare `$v`); null where an optional block found none."""
 
     variable: str
+    nullable: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,19 @@ class AggregateFunction(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
+    COLLECT = "collect"
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate over the rows of a group; a `count` of a variable or literal counts rows."""
+    """One aggregate over the rows of a group; a `count` of a variable or literal counts rows.
+
+    With `distinct`, equal values count once.
+    """
 
     function: AggregateFunction
-    argument: PropertyRef | EntityId | EdgeCount | Literal
+    argument: Expression | EdgeCount
+    distinct: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,11 +127,62 @@ class EdgeCount:
     """The argument of `count($e)`: counts rows in which the edge variable is bound."""
 
     variable: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A function of the table (`omnigraph.plan.functions`) over its arguments, row by row."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: PropertyType
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """`left operator right` with one of `+ - * / %`; `type` is I64, F64, Date or DateTime."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    type: PropertyType
+
+
+@dataclass(frozen=True)
+class Negative:
+    """`-operand`; `type` is I64 or F64."""
+
+    operand: Expression
+    type: PropertyType
+
+
+@dataclass(frozen=True)
+class PathValue:
+    """A path variable: the whole path, or its `nodes`, `edges` or `length`."""
+
+    variable: str
+    part: str
+    type: PropertyType
 
 
 Value = ParameterRef | Literal | Now
 Rank = Nearest | Bm25 | Rrf
-Expression = PropertyRef | EntityId | ParameterRef | Literal | Now | TextMatch | Nearest | Bm25 | Rrf | Aggregate
+Computed = FunctionCall | Arithmetic | Negative
+Expression = (
+    PropertyRef
+    | EntityId
+    | ParameterRef
+    | Literal
+    | Now
+    | TextMatch
+    | Nearest
+    | Bm25
+    | Rrf
+    | Aggregate
+    | Computed
+    | PathValue
+)
 
 # --- predicates ------------------------------------------------------------------------------------------------------
 
@@ -146,16 +203,24 @@ class Comparison:
     """`left op right`; numbers compare by value across widths, F32 columns after rounding the other side to F32."""
 
     operator: ComparisonOperator
-    left: PropertyRef | ParameterRef | Literal | Now | TextMatch
-    right: PropertyRef | ParameterRef | Literal | Now | TextMatch
+    left: Expression
+    right: Expression
 
 
 @dataclass(frozen=True)
 class ListContains:
     """Membership of a plain value in a list; null lists, null values and null items never match."""
 
-    items: PropertyRef | ParameterRef | Literal
-    value: PropertyRef | ParameterRef | Literal | Now
+    items: Expression
+    value: Expression
+
+
+@dataclass(frozen=True)
+class InList:
+    """`value in items`: null where the value or the list is, or where nothing matches and an item is null."""
+
+    value: Expression
+    items: Expression
 
 
 class StringTest(StrEnum):
@@ -163,18 +228,56 @@ class StringTest(StrEnum):
 
     CONTAINS = "contains"
     STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    MATCHES = "matches"
 
 
 @dataclass(frozen=True)
 class StringPredicate:
-    """`left contains right` or `left starts_with right` over plain Strings."""
+    """A test of a String against a String; the right side of `matches` is a constant, and a pattern that compiles."""
 
     test: StringTest
-    left: PropertyRef | ParameterRef | Literal
-    right: PropertyRef | ParameterRef | Literal
+    left: Expression
+    right: Expression
 
 
-Predicate = Comparison | ListContains | StringPredicate | TextMatch
+@dataclass(frozen=True)
+class IsNull:
+    """`operand is null`, or `is not null`; never null itself."""
+
+    operand: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class IsTrue:
+    """A Bool that is a condition by itself."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True)
+class Not:
+    """True where the inner predicate is false; null where it is null."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True)
+class And:
+    """True where every part is, false where one is false, else null."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """True where one part is, false where every part is false, else null."""
+
+    parts: tuple[Predicate, ...]
+
+
+Predicate = Comparison | ListContains | InList | StringPredicate | TextMatch | IsNull | IsTrue | Not | And | Or
 
 # --- match operators -------------------------------------------------------------------------------------------------
 
@@ -208,6 +311,40 @@ class Expand:
 
 
 @dataclass(frozen=True)
+class ShortestPath:
+    """Binds one shortest path per pair of `source` and `target` whose length is within the bounds.
+
+    Of several the one whose sequence of node ids is smallest. A node has no path to itself. `backward` reads the path
+    from its target, as it was written so.
+    """
+
+    variable: str
+    edge_type: str
+    source: str
+    target: str
+    source_type: str
+    target_type: str
+    undirected: bool
+    min_hops: int
+    max_hops: int
+    backward: bool = False
+
+    @property
+    def expand(self) -> Expand:
+        """The pairs that have such a path, as an expand finds them."""
+        return Expand(
+            self.edge_type,
+            self.source,
+            self.target,
+            self.source_type,
+            self.target_type,
+            self.undirected,
+            self.min_hops,
+            self.max_hops,
+        )
+
+
+@dataclass(frozen=True)
 class Filter:
     """Rows for which the predicate is true; null counts as not satisfied."""
 
@@ -226,17 +363,58 @@ class AntiJoin:
 
 
 @dataclass(frozen=True)
+class SemiJoin:
+    """Keeps a row when at least one extension of it satisfies the inner pattern; variables as in an anti-join."""
+
+    pattern: Pattern
+    outer_variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OptionalMatch:
+    """Extends a row in every way that satisfies the inner pattern; in no way, the row is kept once with nulls."""
+
+    pattern: Pattern
+    outer_variables: tuple[str, ...]
+    binds: tuple[str, ...]
+    """The variables of the inner pattern that are seen outside, and may be null there."""
+
+
+@dataclass(frozen=True)
+class Union:
+    """Extends a row in every way that satisfies one of the arms; equal assignments of what is bound appear once."""
+
+    arms: tuple[Pattern, ...]
+    outer_variables: tuple[str, ...]
+    binds: tuple[str, ...]
+    """The variables that every arm binds to the same type."""
+
+
+Block = OptionalMatch | Union
+
+
+@dataclass(frozen=True)
 class Pattern:
     """Everything that must hold together. Unconnected variables form a cross product.
 
-    Every node variable of the pattern has exactly one `Scan` (inferred ones included), except, inside an anti-join,
-    the variables bound outside it. Anonymous `$_` variables are given unique names starting with `_anon`.
+    Every node variable of the pattern has exactly one `Scan` (inferred ones included), except those that a block binds
+    and, inside a block, the variables bound outside it. Anonymous `$_` variables are given unique names starting with
+    `_anon`. Blocks are in written order: a later one may use what an earlier one binds.
     """
 
     scans: tuple[Scan, ...] = ()
     expands: tuple[Expand, ...] = ()
     filters: tuple[Filter, ...] = ()
     anti_joins: tuple[AntiJoin, ...] = ()
+    semi_joins: tuple[SemiJoin, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    paths: tuple[ShortestPath, ...] = ()
+
+    @property
+    def inner(self) -> tuple[Pattern, ...]:
+        """The patterns inside this one."""
+        joined = [join.pattern for join in self.anti_joins] + [join.pattern for join in self.semi_joins]
+        return tuple(joined) + tuple(p for b in self.blocks for p in (b.arms if isinstance(b, Union) else (b.pattern,)))
 
 
 # --- result operators ------------------------------------------------------------------------------------------------
@@ -267,11 +445,16 @@ class Parameter:
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class ReadPlan:
-    """A checked read query.
+Count = int | ParameterRef
+"""How many rows: written, or an integer parameter."""
 
-    With `is_aggregate`, the non-aggregate projections that mention a variable are the group keys, in projection order.
+
+@dataclass(frozen=True, eq=False)
+class ReadPlan:
+    """A checked read query. It is told from others as the object it is, so that what is known of it is found quickly.
+
+    With `is_aggregate`, the projections that read a variable and contain no aggregate are the group keys, in projection
+    order; distinct rows without an aggregate are groups too. `having` filters groups, or rows where there are none.
     `rank` is set when the first ordering ranks; it then decides which rows are dropped, and `order` holds the further
     orderings after it. Without any ordering the row order is unspecified.
     """
@@ -282,88 +465,13 @@ class ReadPlan:
     projections: tuple[Projection, ...]
     order: tuple[OrderKey, ...] = ()
     rank: Rank | None = None
-    limit: int | None = None
+    limit: Count | None = None
     is_aggregate: bool = False
+    having: tuple[Predicate, ...] = ()
+    offset: Count = 0
+    distinct: bool = False
 
     @property
     def is_ordered(self) -> bool:
         """True when the query asks for an order, and so for the tie-break by ids as well."""
         return bool(self.order) or self.rank is not None
-
-
-# --- write operators -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """`property: value`; the engine converts the value to the property's type and refuses what does not fit."""
-
-    property: str
-    value: Value
-
-
-@dataclass(frozen=True)
-class PropertyTest:
-    """`where property op value`; `property` is a property of the type, or `src`/`dst` for an edge's from and to."""
-
-    property: str
-    operator: ComparisonOperator
-    value: Value
-
-
-@dataclass(frozen=True)
-class InsertNode:
-    """Insert, or replace by key where the type has one."""
-
-    type_name: str
-    assignments: tuple[Assignment, ...]
-
-
-@dataclass(frozen=True)
-class InsertEdge:
-    """Always a new edge; endpoints are node ids as text."""
-
-    type_name: str
-    source: Value
-    target: Value
-    assignments: tuple[Assignment, ...]
-
-
-@dataclass(frozen=True)
-class UpdateNodes:
-    """Set properties on every node the test selects."""
-
-    type_name: str
-    assignments: tuple[Assignment, ...]
-    where: PropertyTest
-
-
-@dataclass(frozen=True)
-class DeleteNodes:
-    """Delete every node the test selects, and all edges that touch one of them."""
-
-    type_name: str
-    where: PropertyTest
-
-
-@dataclass(frozen=True)
-class DeleteEdges:
-    """Delete every edge the test selects."""
-
-    type_name: str
-    where: PropertyTest
-
-
-Statement = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
-
-
-@dataclass(frozen=True)
-class WritePlan:
-    """A checked mutation: statements in written order, either inserts and updates or deletes (D2)."""
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    statements: tuple[Statement, ...]
-
-
-Plan = ReadPlan | WritePlan

@@ -11,18 +11,20 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.catalog.values import parse_date, parse_datetime
 from omnigraph.errors import ParameterError
+from omnigraph.ids import text_fault
 from omnigraph.plan.operators import Parameter
 
 SAFE_INTEGER_MAX = 2**53 - 1
+NAMES_SHOWN_MAX = 20
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
-_U64_MAX = 2**63 - 1
 _Moment = TypeVar("_Moment", dt.date, dt.datetime)
 
 
@@ -33,19 +35,31 @@ def bind(parameters: Sequence[Parameter], given: Mapping[str, Any] | None, *, js
     `js_safe`, integers that JavaScript cannot represent are refused and whole floats count as integers.
 
     Raises:
-        ParameterError: a value is missing, of the wrong kind or out of range.
+        ParameterError: a value is missing, of the wrong kind or out of range, or nobody declared its name.
     """
     if given is None:
         given = {}
     # The usual kinds are asked for first: finding out that something is no mapping of any kind takes a while.
     if type(given) is not dict and not isinstance(given, Mapping):
         raise ParameterError("params must be a JSON object")
-    for name, value in given.items():
-        if type(value) is str or not isinstance(value, Mapping):
-            continue
-        if not any(parameter.name == name for parameter in parameters):
-            raise ParameterError(f"param '{name}': objects are not supported")
+    bound = {parameter.name: _bound(parameter, given, js_safe) for parameter in parameters if parameter.name in given}
+    if len(bound) < len(given):
+        raise _undeclared(parameters, given)
+    if len(bound) == len(parameters):
+        return bound
     return {parameter.name: _bound(parameter, given, js_safe) for parameter in parameters}
+
+
+def _undeclared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> ParameterError:
+    """A name nobody declared is a misspelt one: taken for nothing, it would leave null where a value was meant."""
+    declared = [parameter.name for parameter in parameters]
+    name = next(str(name) for name in given if name not in declared)
+    known = ", ".join(f"${each}" for each in declared[:NAMES_SHOWN_MAX]) or "none"
+    more = f" and {len(declared) - NAMES_SHOWN_MAX} more" if len(declared) > NAMES_SHOWN_MAX else ""
+    return ParameterError(
+        f"param '{name}': the query declares no such parameter{did_you_mean(name, declared, prefix='$') or ';'}"
+        f" it declares {known}{more}"
+    )
 
 
 def _bound(parameter: Parameter, given: Mapping[str, Any], js_safe: bool) -> Any:
@@ -75,8 +89,6 @@ def _scalar(name: str, value: Any, scalar: Scalar, js_safe: bool) -> Any:
 def _integer(name: str, value: Any, scalar: Scalar, js_safe: bool) -> int:
     number = _whole(name, value, scalar, js_safe)
     low, high = INTEGER_RANGES[scalar]
-    if scalar is Scalar.U64:
-        high = _U64_MAX
     if not low <= number <= high:
         raise ParameterError(f"param '{name}': value {number} exceeds {scalar}")
     return number
@@ -114,11 +126,9 @@ def _float(name: str, value: Any, scalar: Scalar) -> float:
 def _string(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ParameterError(f"param '{name}': expected string, got {_kind(value)}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ParameterError(f"param '{name}': the string is not valid Unicode") from None
+    fault = text_fault(value)
+    if fault is not None:
+        raise ParameterError(f"param '{name}': {fault}")
     return value
 
 
@@ -135,18 +145,26 @@ def _bool(name: str, value: Any) -> bool:
 
 
 def _date(name: str, value: Any) -> dt.date:
-    if isinstance(value, dt.datetime):
+    if _is_moment(value):
         return _datetime(name, value).date()
-    if isinstance(value, dt.date):
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
     return _parsed(name, value, "date", parse_date)
 
 
 def _datetime(name: str, value: Any) -> dt.datetime:
-    if isinstance(value, dt.datetime):
-        moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    if _is_moment(value):
+        try:
+            moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        except OverflowError:
+            raise ParameterError(f"param '{name}': in UTC, {value} is not between the years 1 and 9999") from None
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
     return _parsed(name, value, "date", parse_datetime)
+
+
+def _is_moment(value: Any) -> TypeGuard[dt.datetime]:
+    """Whether a value is a date-time; pandas has one that is none, and is not equal to itself."""
+    return isinstance(value, dt.datetime) and bool(value == value)
 
 
 def _parsed(name: str, value: Any, what: str, parse: Callable[[str], _Moment]) -> _Moment:

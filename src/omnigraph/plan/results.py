@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog import arrays
 from omnigraph.plan.parameters import SAFE_INTEGER_MAX
 
 
@@ -45,6 +44,8 @@ def column_to_json(column: pa.Array | pa.ChunkedArray, *, js_safe: bool = False)
         return [value for chunk in column.chunks for value in column_to_json(chunk, js_safe=js_safe)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _lists(column, js_safe)
+    if pa.types.is_struct(kind):
+        return column.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_floating(kind):
         return _floats(column)
     if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
@@ -67,9 +68,9 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _floats(column: pa.Array) -> list[Any]:
     values: list[Any] = column.cast(pa.float64()).to_pylist()
-    odd = arrays.fill_null(pc.invert(pc.is_finite(column)), False)
+    odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
     if pc.any(odd, min_count=0).as_py():
-        for position in np.flatnonzero(arrays.to_numpy(odd)):
+        for position in np.flatnonzero(odd.to_numpy(zero_copy_only=False)):
             values[position] = _ODD_FLOATS[repr(values[position])]
     return values
 
@@ -91,7 +92,7 @@ def _lists(column: pa.Array, js_safe: bool) -> list[Any]:
         items = column_to_json(column.values.slice(start, len(column) * width), js_safe=js_safe)
         bounds = [position * width for position in range(len(column) + 1)]
     else:
-        offsets = arrays.to_numpy(column.offsets)
+        offsets = column.offsets.to_numpy(zero_copy_only=False)
         items = column_to_json(column.values.slice(offsets[0], offsets[-1] - offsets[0]), js_safe=js_safe)
         bounds = (offsets - offsets[0]).tolist()
     present = column.is_valid().to_pylist()

@@ -1,45 +1,42 @@
-"""From `return`, `order` and `limit` to projections, order keys and a rank."""
+"""From `return`, `having`, `order`, `limit` and `offset` to projections, predicates, order keys and a rank."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
 
-from omnigraph.catalog.types import Scalar
-from omnigraph.dataclass import dataclass
+from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.language import query_ast as ast
-from omnigraph.plan.expressions import (
-    Aliases,
-    aggregate,
-    bare_edge,
-    blob_value,
-    bm25,
-    literal,
-    nearest,
-    parameter_ref,
-    property_ref,
-    rrf,
-    text_match,
-    type_of,
-    unbound,
-    unknown_alias,
-)
+from omnigraph.plan.conditions import predicates
+from omnigraph.plan.expressions import expression
+from omnigraph.plan.functions import TABLE, Family
+from omnigraph.plan.names import Place, bare_edge, blob_value, parameter_ref, property_ref, unbound
 from omnigraph.plan.operators import (
     Aggregate,
+    Arithmetic,
     Bm25,
+    Count,
     EdgeCount,
     EntityId,
     Expression,
+    FunctionCall,
     Literal,
     Nearest,
+    Negative,
     Now,
     OrderKey,
     ParameterRef,
+    PathValue,
+    Predicate,
     Projection,
     PropertyRef,
     Rank,
     Rrf,
 )
-from omnigraph.plan.scope import Scope
+from omnigraph.plan.scope import ANONYMOUS, Scope
+from omnigraph.plan.types import aggregates_in, parts_of, type_of, variables_of
+
+_EVERYWHERE = frozenset(Family)
 
 
 @dataclass(frozen=True)
@@ -50,17 +47,34 @@ class Output:
     order: tuple[OrderKey, ...]
     rank: Rank | None
     is_aggregate: bool
+    having: tuple[Predicate, ...]
+    limit: Count | None
+    offset: Count
 
 
 def output(scope: Scope, body: ast.ReadBody) -> Output:
     """Check projections, then orderings, then the rules that join them with the limit."""
-    projections, aliases = _projections(scope, body.projections)
-    is_aggregate = any(isinstance(projection.expression, Aggregate) for projection in projections)
+    projections, places, aliases = _projections(scope, body.projections)
+    has_aggregates = any(aggregates_in(projection.expression) for projection in projections)
     rank, order = _orderings(scope, body.order, aliases)
-    _check_rank(scope, body, rank, projections)
-    if is_aggregate:
-        _check_groups(scope, body, rank, projections, order)
-    return Output(projections, order, rank, is_aggregate)
+    _check_rank(scope, body, rank, projections, places)
+    if has_aggregates or body.distinct:
+        _check_groups(scope, body, rank, projections, places, order)
+    having = _having(scope, body, rank, aliases)
+    limit = None if body.limit is None else _count(scope, body.limit, "limit")
+    offset = 0 if body.offset is None else _count(scope, body.offset, "offset")
+    return Output(projections, order, rank, has_aggregates or body.distinct, having, limit, offset)
+
+
+def _count(scope: Scope, syntax: ast.CountSyntax, what: str) -> Count:
+    if isinstance(syntax, int):
+        return syntax
+    parameter = parameter_ref(scope, syntax)
+    if parameter is None:
+        raise scope.fail(None, f"{what} takes a number or a parameter; ${syntax.name} is none", syntax.span)
+    if parameter.type.scalar not in INTEGERS or parameter.type.is_list:
+        raise scope.fail("T7", f"{what} takes an integer; ${syntax.name} is {parameter.type}", syntax.span)
+    return parameter
 
 
 # --- projections -----------------------------------------------------------------------------------------------------
@@ -68,94 +82,81 @@ def output(scope: Scope, body: ast.ReadBody) -> Output:
 
 def _projections(
     scope: Scope, written: Sequence[ast.Projection]
-) -> tuple[tuple[Projection, ...], dict[str, Expression]]:
+) -> tuple[tuple[Projection, ...], list[ast.Projection], dict[str, Expression]]:
+    """Every column, what was written for it, and what the aliases stand for."""
     aliases: dict[str, Expression] = {}
     projections: list[Projection] = []
+    places: list[ast.Projection] = []
     columns: set[str] = set()
     for projection in written:
-        expression = _projected(scope, projection.expression, aliases)
-        kind = type_of(expression)
-        if kind.scalar is Scalar.BLOB:
-            raise blob_value(scope, projection.span)
-        column = projection.alias or _column_name(projection.expression, expression)
-        if column in columns:
-            raise scope.fail(
-                None, f"two columns are called '{column}': give one another name with 'as'", projection.span
-            )
-        columns.add(column)
-        if projection.alias is not None:
-            aliases[projection.alias] = expression
-        projections.append(Projection(column, expression, kind))
-    return tuple(projections), aliases
+        for column, found in _columns(scope, projection, aliases):
+            if column in columns:
+                raise scope.fail(
+                    None, f"two columns are called '{column}': give one another name with 'as'", projection.span
+                )
+            columns.add(column)
+            projections.append(Projection(column, found, type_of(found)))
+            places.append(projection)
+            if projection.alias is not None:
+                aliases[projection.alias] = found
+    return tuple(projections), places, aliases
 
 
-def _projected(scope: Scope, syntax: ast.ExpressionSyntax, aliases: Aliases) -> Expression:
+def _columns(scope: Scope, projection: ast.Projection, aliases: dict[str, Expression]) -> list[tuple[str, Expression]]:
+    syntax = projection.expression
+    if isinstance(syntax, ast.AllProperties):
+        return _all_properties(scope, projection, syntax)
+    found = _projected(scope, syntax, aliases)
+    if type_of(found).scalar is Scalar.BLOB:
+        raise blob_value(scope, projection.span)
+    return [(projection.alias or _column_name(syntax, found), found)]
+
+
+def _all_properties(
+    scope: Scope, projection: ast.Projection, syntax: ast.AllProperties
+) -> list[tuple[str, Expression]]:
+    """`$v.*`: every property that a result can show, in declared order."""
+    name = syntax.variable
+    if projection.alias is not None:
+        raise scope.fail(None, f"${name}.* stands for several columns and cannot have one name", projection.span)
+    owner = None if name == ANONYMOUS else (scope.node(name) or scope.edge(name))
+    if owner is None:
+        raise scope.fail("T6", f"${name} is not bound here", syntax.span)
+    hidden = (Scalar.BLOB, Scalar.VECTOR)
+    shown = [prop for prop in owner.declared if owner.properties[prop].type.scalar not in hidden]
+    return [(f"{name}.{prop}", property_ref(scope, ast.PropertyAccess(name, prop, syntax.span))) for prop in shown]
+
+
+def _projected(scope: Scope, syntax: ast.ExpressionSyntax, aliases: dict[str, Expression]) -> Expression:
+    if isinstance(syntax, ast.Variable) and syntax.name not in scope.parameters:
+        if scope.edge(syntax.name) is not None:
+            raise bare_edge(scope, syntax)
+        if scope.node(syntax.name) is None and not scope.is_path(syntax.name):
+            raise unbound(scope, syntax)
+    return expression(scope, syntax, Place("a return", aliases, _EVERYWHERE))
+
+
+def _column_name(syntax: ast.ExpressionSyntax, found: Expression) -> str:
     match syntax:
-        case ast.PropertyAccess():
-            return property_ref(scope, syntax)
-        case ast.Variable():
-            return _projected_variable(scope, syntax)
-        case ast.Constant() | ast.DateConstant() | ast.ListConstant():
-            return literal(scope, syntax)
-        case ast.NowCall():
-            return Now()
-        case ast.AggregateCall():
-            return aggregate(scope, syntax, aliases)
-        case ast.TextCall():
-            return text_match(scope, syntax, aliases)
-        case ast.Alias():
-            found = aliases.get(syntax.name)
-            if found is None:
-                raise unknown_alias(scope, syntax)
-            return found
-        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
-            return _rank(scope, syntax, aliases)
-
-
-def _projected_variable(scope: Scope, syntax: ast.Variable) -> Expression:
-    parameter = parameter_ref(scope, syntax)
-    if parameter is not None:
-        return parameter
-    if scope.edge(syntax.name) is not None:
-        raise bare_edge(scope, syntax)
-    if scope.node(syntax.name) is None:
-        raise unbound(scope, syntax)
-    return EntityId(syntax.name)
-
-
-def _rank(scope: Scope, syntax: ast.NearestCall | ast.Bm25Call | ast.RrfCall, aliases: Aliases) -> Rank:
-    match syntax:
-        case ast.NearestCall():
-            return nearest(scope, syntax)
-        case ast.Bm25Call():
-            return bm25(scope, syntax, aliases)
-        case ast.RrfCall():
-            return rrf(scope, syntax, aliases)
-
-
-def _column_name(syntax: ast.ExpressionSyntax, expression: Expression) -> str:
-    match syntax:
-        case ast.Alias(name=name) | ast.TextCall(function=name):
+        case ast.Alias(name=name):
             return name
-        case ast.NearestCall():
-            return "nearest"
-        case ast.Bm25Call():
-            return "bm25"
-        case ast.RrfCall():
-            return "rrf"
-    match expression:
+        case ast.Call(function=name) if TABLE[name].family is not Family.AGGREGATE:
+            return name
+    match found:
         case PropertyRef(variable=variable, property=name):
             return f"{variable}.{name}"
-        case EntityId(variable=name) | ParameterRef(name=name):
+        case EntityId(variable=name) | ParameterRef(name=name) | PathValue(variable=name):
             return name
         case Now():
             return "now"
         case Aggregate(function=function, argument=argument):
             return _aggregate_name(str(function), argument)
+        case FunctionCall() | Arithmetic() | Negative():
+            return "expression"
     return "literal"
 
 
-def _aggregate_name(function: str, argument: PropertyRef | EntityId | EdgeCount | Literal) -> str:
+def _aggregate_name(function: str, argument: Expression | EdgeCount) -> str:
     match argument:
         case PropertyRef(variable=variable, property=name):
             return f"{variable}.{name}"
@@ -164,59 +165,91 @@ def _aggregate_name(function: str, argument: PropertyRef | EntityId | EdgeCount 
     return function
 
 
+# --- having ----------------------------------------------------------------------------------------------------------
+
+
+def _having(
+    scope: Scope, body: ast.ReadBody, rank: Rank | None, aliases: dict[str, Expression]
+) -> tuple[Predicate, ...]:
+    place = Place("having", aliases, frozenset({Family.SCALAR}))
+    found: list[Predicate] = []
+    for condition in body.having:
+        if rank is not None:
+            raise scope.fail(None, "a ranked query has no having: put the condition into the match", condition.span)
+        for access in _accesses(condition):
+            raise scope.fail(
+                None, "having tests aliases of the return: name the value with 'as' and use that", access.span
+            )
+        found.extend(predicates(scope, condition, place))
+    return tuple(found)
+
+
+def _accesses(tree: object) -> list[ast.PropertyAccess]:
+    if isinstance(tree, ast.PropertyAccess):
+        return [tree]
+    parts: list[object] = []
+    if isinstance(tree, tuple):
+        parts = list(tree)
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        parts = [getattr(tree, part.name) for part in fields(tree)]
+    return [found for part in parts for found in _accesses(part)]
+
+
 # --- orderings -------------------------------------------------------------------------------------------------------
 
 
 def _orderings(
-    scope: Scope, written: Sequence[ast.Ordering], aliases: Aliases
+    scope: Scope, written: Sequence[ast.Ordering], aliases: dict[str, Expression]
 ) -> tuple[Rank | None, tuple[OrderKey, ...]]:
     rank: Rank | None = None
     order: list[OrderKey] = []
     for position, ordering in enumerate(written):
-        expression = _ordered(scope, ordering, aliases, is_first=position == 0)
-        is_rank = isinstance(expression, Nearest | Bm25 | Rrf)
-        if is_rank and position == 0:
-            assert isinstance(expression, Nearest | Bm25 | Rrf)
-            if isinstance(expression, Nearest) and ordering.direction == "desc":
+        found = _ordered(scope, ordering, aliases, is_first=position == 0)
+        if isinstance(found, Nearest | Bm25 | Rrf) and position == 0:
+            if isinstance(found, Nearest) and ordering.direction == "desc":
                 raise scope.fail(
                     None, "nearest always puts the nearest first, so 'desc' is not possible", ordering.span
                 )
-            rank = expression
-        elif not isinstance(expression, Rrf):  # an alias of the rrf that ranks already would order equal rows
-            order.append(OrderKey(expression, ordering.direction == "desc"))
+            rank = found
+        elif not isinstance(found, Rrf):  # an alias of the rrf that ranks already would order equal rows
+            order.append(OrderKey(found, ordering.direction == "desc"))
     return rank, tuple(order)
 
 
-def _ordered(scope: Scope, ordering: ast.Ordering, aliases: Aliases, *, is_first: bool) -> Expression:
+def _ordered(scope: Scope, ordering: ast.Ordering, aliases: dict[str, Expression], *, is_first: bool) -> Expression:
     syntax = ordering.expression
-    expression: Expression
-    match syntax:
-        case ast.PropertyAccess():
-            expression = property_ref(scope, syntax)
-        case ast.Alias(name=name):
-            found = aliases.get(name)
-            if found is None:
-                raise unknown_alias(scope, syntax)
-            expression = found
-        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
-            expression = _rank(scope, syntax, aliases)
-            if not is_first:
-                raise scope.fail(None, "a rank can only be the first ordering", ordering.span)
-        case _:
-            raise scope.fail(None, "order takes properties, aliases and, first of all, a rank", ordering.span)
-    kind = type_of(expression)
+    if not _may_order(syntax):
+        raise scope.fail(None, "order takes properties, aliases and, first of all, a rank", ordering.span)
+    families = frozenset({Family.SCALAR, Family.RANK})
+    found = expression(scope, syntax, Place("an order", aliases, families))
+    if isinstance(syntax, ast.Call) and TABLE[syntax.function].family is Family.RANK and not is_first:
+        raise scope.fail(None, "a rank can only be the first ordering", ordering.span)
+    kind = type_of(found)
     if kind.scalar is Scalar.BLOB:
         raise blob_value(scope, ordering.span)
     if not kind.is_plain:
         raise scope.fail(None, f"rows cannot be ordered by {kind}", ordering.span)
-    return expression
+    return found
+
+
+def _may_order(syntax: ast.ExpressionSyntax) -> bool:
+    if isinstance(syntax, ast.Call):
+        entry = TABLE.get(syntax.function)
+        return entry is None or (entry.family in (Family.RANK, Family.SCALAR) and bool(syntax.arguments))
+    return isinstance(syntax, ast.PropertyAccess | ast.Alias | ast.Arithmetic | ast.Minus)
 
 
 # --- rules that join them --------------------------------------------------------------------------------------------
 
 
-def _check_rank(scope: Scope, body: ast.ReadBody, rank: Rank | None, projections: Sequence[Projection]) -> None:
-    for written, projection in zip(body.projections, projections, strict=True):
+def _check_rank(
+    scope: Scope,
+    body: ast.ReadBody,
+    rank: Rank | None,
+    projections: Sequence[Projection],
+    places: Sequence[ast.Projection],
+) -> None:
+    for written, projection in zip(places, projections, strict=True):
         if isinstance(projection.expression, Rrf) and projection.expression != rank:
             raise scope.fail("T21", "rrf can only be returned by the query that orders by it", written.span)
     if isinstance(rank, Rrf) and body.limit is None:
@@ -235,17 +268,39 @@ def _check_groups(
     body: ast.ReadBody,
     rank: Rank | None,
     projections: Sequence[Projection],
+    places: Sequence[ast.Projection],
     order: Sequence[OrderKey],
 ) -> None:
+    what = "distinct rows" if body.distinct else "a query with aggregates"
     if rank is not None:
-        raise scope.fail(None, "a query with aggregates cannot be ranked", body.order[0].span)
-    for written, projection in zip(body.projections, projections, strict=True):
-        expression = projection.expression
-        if not isinstance(expression, Aggregate | PropertyRef | EntityId | ParameterRef | Literal):
-            raise scope.fail("T9", "beside an aggregate only properties and variables can be returned", written.span)
-        if isinstance(expression, PropertyRef) and not projection.type.is_plain:
-            raise scope.fail(None, f"rows cannot be grouped by {projection.type}", written.span)
-    returned = {projection.expression for projection in projections if isinstance(projection.expression, PropertyRef)}
+        raise scope.fail(None, f"{what} cannot be ranked", body.order[0].span)
+    keys = group_keys(projections)
+    for written, projection in zip(places, projections, strict=True):
+        found, kind = projection.expression, projection.type
+        if isinstance(found, Nearest | Bm25 | Rrf):
+            raise scope.fail("T9", "beside an aggregate a rank cannot be returned", written.span)
+        if found in keys and (kind.scalar is Scalar.PATH or (not kind.is_plain and not body.distinct)):
+            raise scope.fail(None, f"rows cannot be grouped by {kind}", written.span)
+        if _is_loose(found, keys):
+            raise scope.fail(
+                "T9", "outside its aggregates an expression uses only what is returned by itself", written.span
+            )
     for ordering, key in zip(body.order, order, strict=True):
-        if isinstance(key.expression, PropertyRef) and key.expression not in returned:
-            raise scope.fail(None, "a query with aggregates is ordered by what it returns", ordering.span)
+        if _is_loose(key.expression, keys):
+            raise scope.fail(
+                None, f"{what} {'are' if body.distinct else 'is'} ordered by what is returned", ordering.span
+            )
+
+
+def group_keys(projections: Sequence[Projection]) -> tuple[Expression, ...]:
+    """The expressions that rows are grouped by: those that read a variable and contain no aggregate."""
+    found = (projection.expression for projection in projections)
+    return tuple(dict.fromkeys(key for key in found if variables_of(key) and not aggregates_in(key)))
+
+
+def _is_loose(found: Expression | EdgeCount, keys: Sequence[Expression]) -> bool:
+    """Whether an expression reads a variable that is neither in an aggregate nor in a group key."""
+    if found in keys or isinstance(found, Aggregate | Literal):
+        return False
+    parts = parts_of(found)
+    return any(_is_loose(part, keys) for part in parts) if parts else bool(variables_of(found))

@@ -1,1 +1,1 @@
-"""Helpers for testing programs built on Omnigraph, and Omnigraph itself: faults, crashes and a model of a graph."""
+"""Helpers for testing programs built on Omnigraph, and Omnigraph itself: faults, crashes and thresholds."""

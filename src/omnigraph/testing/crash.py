@@ -1,32 +1,42 @@
 """Crash a write at every storage operation it performs, and show that each crash leaves it whole or not at all.
 
-A `Write` is data, so that it can travel to a child process that is killed in the middle of it. `baseline` runs it
-without faults; `crash_at` runs it with one, in a fresh copy of a template graph, and then demands everything that must
-hold after recovery. The caller counts N = 1, 2, … until a run meets no fault.
+A `Write` is data, so that it can travel to a child process. `baseline` runs it without faults; `crash_at` runs it with
+one, in a fresh copy of a template graph, and then demands everything that must hold after recovery. The caller counts
+N = 1, 2, … until a run meets no fault. `deaths` gives the graph as each possible death of the process would leave it,
+for `check_death` to look at.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from omnigraph import failpoints
+from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.owner import Liveness, this_process
 from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.decide import RecoveryKind
-from omnigraph.engine.storage import layout
+from omnigraph.engine.storage import layout, steps
+from omnigraph.engine.storage.fragments import is_blob
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, connect
-from omnigraph.ids import RECOVERY_ACTOR, stored_branch
+from omnigraph.ids import RECOVERY_ACTOR, now_micros, stored_branch
 from omnigraph.testing.children import CHILD_SECONDS_MAX, run_child
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE, FailpointPlan
 from omnigraph.testing.faults import Fault, FaultyStore, Step
 
 Content = Mapping[str, tuple[str, ...]]
+REPEAT_SECONDS_MAX = 4.0
+"""Less than any lease, so that a write that waits for one is noticed, and more than any write here takes."""
 _GENERATED = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
 
 
@@ -71,9 +81,21 @@ def content_of(graph: Graph) -> Content:
     for branch in graph.context.manifest.branches():
         snapshot = graph.snapshot(branch)
         for key in snapshot.entries:
-            rows = snapshot.open(key).scan().to_pylist()
+            handle = snapshot.open(key)
+            rows = handle.scan().to_pylist()
+            for column in (field.name for field in handle.schema if is_blob(field)):
+                _read_blobs(graph, branch, key, column, rows)
             found[f"{branch}/{key}"] = tuple(sorted(_GENERATED.sub("ulid", repr(row)) for row in rows))
     return found
+
+
+def _read_blobs(graph: Graph, branch: str, key: str, column: str, rows: list[dict[str, Any]]) -> None:
+    """Put the bytes, as far as they tell one blob from another, where a table only says where they are."""
+    kind, _, name = key.partition(":")
+    for row in rows:
+        if row[column] is not None:
+            content = graph.read_blob(name, row["id"], column, branch, entity=kind)
+            row[column] = (len(content), hashlib.sha256(content).hexdigest())
 
 
 def copy_graph(template: str | Path, target: str | Path) -> str:
@@ -111,24 +133,27 @@ def crash_at(
     fault: Fault,
     number: int,
     *,
-    open_heals: bool = True,
+    opening: bool = False,
 ) -> Case | None:
     """Run a write with a fault at its N-th storage operation, and check everything; None when it met no fault.
 
-    `open_heals` is False for writes that only their repetition completes, like a repair.
+    Faults that come after an operation count only those that change something.
+    The process lives on; see `deaths` for faults that end it. An interrupted write goes through a handle that was open
+    before and goes on to be used, unless `opening` is what is interrupted.
     """
+    assert not fault.kills, "it would end this process"
     root = copy_graph(template, scratch / f"{fault.replace(' ', '-')}-{number}")
     try:
-        case = _killed(write, root, fault, number) if fault.kills else _failed(write, root, fault, number)
+        graph = connect(root) if fault.interrupts and not opening else None
+        case = _failed(write, root, fault, number, graph)
         if case is None:
             return None
-        if fault.kills and open_heals:
-            seen = check_recovered(root, (base.before, base.once), audited_before=base.audited)
-            done = seen == base.once
-        else:
-            # The next write on the same process heals whatever the failed one left.
-            done = case.acknowledged
-        seen = _check_repeat(write, base, root, certain=done, certainly_not=fault.kills and open_heals and not done)
+        if fault.interrupts:
+            check_nobody_waits(root)
+        # The next write on the same process heals whatever the failed one left. After an interrupt the same handle
+        # goes on, or a new one does.
+        follower = graph if graph is not None and number % 2 else connect(root)
+        seen = _check_repeat(write, base, follower, certain=case.acknowledged, certainly_not=False)
         check_recovered(root, (seen,), audited_before=base.audited)
         return case
     except AssertionError as exc:
@@ -137,10 +162,12 @@ def crash_at(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, certainly_not: bool) -> Content:
+def _check_repeat(write: Write, base: Baseline, graph: Graph, *, certain: bool, certainly_not: bool) -> Content:
     """Write again: the result tells whether the first one counted, and that must fit what its caller was told."""
-    repeated = _repeat(write, connect(root))
-    content = content_of(connect(root, read_only=True))
+    began = time.monotonic()
+    repeated = _repeat(write, graph)
+    assert time.monotonic() - began < REPEAT_SECONDS_MAX, "the next write had to wait"
+    content = content_of(connect(graph.uri, read_only=True))
     counted = content == base.twice and repeated == base.repeats
     fresh = content == base.once and repeated
     assert counted or fresh, "writing again gave neither the state of one write nor of two"
@@ -151,28 +178,140 @@ def _check_repeat(write: Write, base: Baseline, root: str, *, certain: bool, cer
     return content
 
 
-def _failed(write: Write, root: str, fault: Fault, number: int) -> Case | None:
-    with FaultyStore(fault, number) as store:
+def changes(step: Step) -> bool:
+    """True for an operation that does more than look; as a function, because a test may send it to a process."""
+    return step.changes
+
+
+def _failed(write: Write, root: str, fault: Fault, number: int, graph: Graph | None) -> Case | None:
+    acknowledged = interrupted = False
+    wrapped: GraphError | None = None
+    with FaultyStore(fault, number, only=changes if fault.follows else None) as store:
         try:
-            write.run(root)
+            write.run(root) if graph is None else write.again(graph)
             acknowledged = True
-        except GraphError:
-            acknowledged = False
+        except GraphError as exc:
+            wrapped = exc
+        except KeyboardInterrupt:
+            interrupted = True
+    assert interrupted == (fault.interrupts and store.met), f"the interrupt of {store.step} was lost: {wrapped!r}"
     return Case(fault, number, store.step, acknowledged) if store.met else None
 
 
-def _killed(write: Write, root: str, fault: Fault, number: int) -> Case | None:
-    code = run_child(_child, write, root, fault.value, number)
-    if code == CRASH_EXIT_CODE:
-        return Case(fault, number, None, False)
+# --- the death of the process ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Death:
+    """The graph as the end of its process around one storage operation leaves it."""
+
+    root: Path
+    """The graph; the process that wrote it is gone."""
+    moments: tuple[str, ...]
+    """The moments at which the process would have left just this, like `after operation 7, put of …`."""
+
+
+class _Photographer:
+    """Copies a graph before and after each storage operation, where it differs from the last copy.
+
+    Nothing of a process outlives it but what it has stored, so a copy is what a kill at that moment leaves, once the
+    process is gone: its locks are released and its name is that of nobody.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._root, self._folder = root, folder
+        self._last = ""
+        self._copies = self._operations = 0
+        self._notes = (folder / _MOMENTS).open("a", encoding="utf-8")
+        self._lock = threading.RLock()
+
+    def before(self, name: str, target: str) -> None:
+        """What an end before the operation leaves."""
+        with self._lock:
+            self._operations += 1
+            self._take(f"before operation {self._operations}, {name} of {target}")
+
+    def after(self, name: str, target: str) -> None:
+        """What an end after the operation leaves."""
+        with self._lock:
+            self._take(f"after operation {self._operations}, {name} of {target}")
+
+    def failed(self, name: str, target: str) -> None:
+        """What an end after the operation leaves that failed by itself."""
+        self.after(name, target)
+
+    def _take(self, moment: str) -> None:
+        found = _fingerprint(self._root)
+        if found != self._last:
+            self._last = found
+            self._copies += 1
+            copy_graph(self._root, self._folder / f"{self._copies}")
+        self._notes.write(f"{self._copies}\t{moment}\n")
+        self._notes.flush()
+
+
+_MOMENTS = "moments.tsv"
+
+
+def _fingerprint(root: Path) -> str:
+    """The names and contents of everything below a folder."""
+    found = hashlib.blake2b()
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        found.update(f"{folder}/\n".encode())
+        for name in sorted(files):
+            content = Path(folder, name).read_bytes()
+            found.update(f"{name} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def deaths(write: Write, template: str | Path, scratch: Path) -> Iterator[Death]:
+    """Every state in which the end of its process would leave a write, before or after any storage operation.
+
+    The write runs once, to its end, in a process of its own. Each state is given once, and is the caller's to change;
+    it is removed when the next one is asked for.
+    """
+    folder = scratch / "deaths"
+    folder.mkdir()
+    root = copy_graph(template, scratch / "dying")
+    code = run_child(_child, write, root, str(folder))
     assert code == 0, f"the child ended with {code}"
-    return None
+    shutil.rmtree(root)
+    moments: dict[str, list[str]] = {}
+    for line in (folder / _MOMENTS).read_text(encoding="utf-8").splitlines():
+        copy, _, moment = line.partition("\t")
+        moments.setdefault(copy, []).append(moment)
+    for copy, told in moments.items():
+        # A branch of a table names the folder of the table it was made of, which is where the write found it.
+        os.symlink(folder / copy, root)
+        yield Death(folder / copy, tuple(told))
+        os.unlink(root)
+        shutil.rmtree(folder / copy)
+    shutil.rmtree(folder)
 
 
-def _child(write: Write, root: str, fault: str, number: int) -> None:
-    with FaultyStore(Fault(fault), number) as store:
+def check_death(write: Write, base: Baseline, death: Death, *, open_heals: bool = True) -> None:
+    """Demand everything that must hold after the process died, and that the write can be made again.
+
+    `open_heals` is False for writes that only their repetition completes, like a repair.
+    """
+    root = str(death.root)
+    try:
+        done = False
+        if open_heals:
+            done = check_recovered(root, (base.before, base.once), audited_before=base.audited) == base.once
+        seen = _check_repeat(write, base, connect(root), certain=done, certainly_not=open_heals and not done)
+        check_recovered(root, (seen,), audited_before=base.audited)
+    except AssertionError as exc:
+        raise AssertionError(f"killed {death.moments[0]}: {exc}") from exc
+
+
+def _child(write: Write, root: str, folder: str) -> None:
+    previous = steps.observe(_Photographer(Path(root), Path(folder)))
+    try:
         write.run(root)
-    assert not store.met, "the process outlived the operation that should have ended it"
+    finally:
+        steps.observe(previous)
 
 
 def crash_at_failpoint(write: Write, root: str, plan: str, *, timeout_seconds: float = CHILD_SECONDS_MAX) -> bool:
@@ -209,13 +348,40 @@ def check_recovered(root: str, allowed: tuple[Content, ...], *, audited_before: 
     report = verify(graph.context)
     assert report.clean, report.problems
     version, rows = graph.snapshot().version, _check_audit(graph, audited_before)
-    content = content_of(graph)
+    content, pinned = content_of(graph), _pinned(graph)
     graph.close()
     again = connect(root)
     assert (again.snapshot().version, len(audit.rows(store))) == (version, rows), "a second open changed something"
-    assert content_of(again) == content
+    # A version never changes, so what is pinned at the same versions need not be read again.
+    assert _pinned(again) == pinned, "a second open moved a table"
     assert content in allowed, f"the content is neither before nor after the write: {content}"
     return content
+
+
+def _pinned(graph: Graph) -> dict[str, list[object]]:
+    """The tables of every branch and the versions they are read at."""
+    return {branch: list(graph.snapshot(branch).entries.values()) for branch in graph.context.manifest.branches()}
+
+
+def check_nobody_waits(root: str) -> None:
+    """Demand that a process which lives on after an interrupt keeps nothing that others would wait for.
+
+    No claim and no lock is left, an intent is given up at once and not when its lease runs out, and neither a gate of
+    this process nor a turn of this machine is taken.
+    """
+    context = connect(root, read_only=True).context
+    intents, objects = context.recovery.intents, context.store.objects
+    left = [name for name in objects.list_dir(layout.RECOVERY_DIR) if not name.endswith(".json")]
+    assert not left, f"others have to wait for {left}"
+    assert not objects.has(layout.SCHEMA_LOCK), "the schema stays locked"
+    for intent in intents.pending():
+        owner = intent.owner
+        mine = owner is not None and owner.same_process(this_process())
+        assert not (owner and mine and owner.lease_until > now_micros()), "an intent stays alive"
+        assert intents.liveness(intent) is not Liveness.LIVE, "this process believes to be at work"
+    branches = [stored_branch(name) for name in context.manifest.branches()]
+    keys = [(key, branch) for key in context.catalog.tables for branch in branches]
+    assert not Gates.at(context.root).busy(keys), "a gate or a turn stays taken"
 
 
 def _check_audit(graph: Graph, audited_before: int) -> int:

@@ -7,6 +7,7 @@ visits every place where a crash can happen, also the ones somebody adds tomorro
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Fault(StrEnum):
 
     `RAISE_BEFORE` it fails without effect; `RAISE_AFTER` it takes effect and its acknowledgement is lost; `OUTAGE`
     it and everything after it fails; `EXIT_BEFORE` and `EXIT_AFTER` end the process on either side of it, and
-    after it also if it failed by itself.
+    after it also if it failed by itself; `INTERRUPT_BEFORE` and `INTERRUPT_AFTER` are Ctrl-C on either side of it.
     """
 
     RAISE_BEFORE = "raise before"
@@ -30,11 +31,30 @@ class Fault(StrEnum):
     OUTAGE = "outage"
     EXIT_BEFORE = "exit before"
     EXIT_AFTER = "exit after"
+    INTERRUPT_BEFORE = "interrupt before"
+    INTERRUPT_AFTER = "interrupt after"
 
     @property
     def kills(self) -> bool:
         """True when the process does not survive it."""
         return self in (Fault.EXIT_BEFORE, Fault.EXIT_AFTER)
+
+    @property
+    def follows(self) -> bool:
+        """True when the operation has taken effect by then, so that only those that have one are worth a visit."""
+        return self in (Fault.RAISE_AFTER, Fault.INTERRUPT_AFTER)
+
+    @property
+    def interrupts(self) -> bool:
+        """True when it is raised as an interrupt and has to leave as one."""
+        return self in (Fault.INTERRUPT_BEFORE, Fault.INTERRUPT_AFTER)
+
+
+LOOKS = frozenset(
+    {"list_branches", "list_dir", "list_tags", "list_versions", "open", "probe_head", "read_text", "read_transaction"}
+)
+"""The operations that only look. A fault after one of them meets the same stored state, at the same place, as the
+fault before it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +63,11 @@ class Step:
 
     name: str
     target: str
+
+    @property
+    def changes(self) -> bool:
+        """True unless the operation only looks."""
+        return self.name not in LOOKS
 
 
 class FaultyStore:
@@ -57,6 +82,7 @@ class FaultyStore:
         self._lock = threading.Lock()
         self._numbers = threading.local()
         self._previous: steps.StepObserver | None = None
+        self._observing = False
 
     @property
     def met(self) -> bool:
@@ -84,6 +110,9 @@ class FaultyStore:
         if failing or (number >= self.at and self.fault is Fault.OUTAGE):
             self._pop(step)
             raise InjectedFailure(f"operation {number}, before {name} of {target}")
+        if number == self.at and self.fault is Fault.INTERRUPT_BEFORE:
+            self._pop(step)
+            self._interrupt()
 
     def after(self, name: str, target: str) -> None:
         """Act after the chosen operation took effect."""
@@ -93,11 +122,24 @@ class FaultyStore:
             os._exit(CRASH_EXIT_CODE)
         if self.fault is Fault.RAISE_AFTER:
             raise InjectedFailure(f"operation {self.at}, after {name} of {target}")
+        if self.fault is Fault.INTERRUPT_AFTER:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Interrupt the main thread, at this very operation if it is the one that asks for it."""
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        if self._observing:  # what works behind the calls may come to this after the write is over
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def failed(self, name: str, target: str) -> None:
         """Act after the chosen operation failed by itself; what was to fail has failed already."""
-        if self._pop(Step(name, target)) == self.at and self.fault is Fault.EXIT_AFTER:
+        if self._pop(Step(name, target)) != self.at:
+            return
+        if self.fault is Fault.EXIT_AFTER:
             os._exit(CRASH_EXIT_CODE)
+        if self.fault is Fault.INTERRUPT_AFTER:
+            self._interrupt()
 
     def _push(self, number: int, step: Step) -> None:
         if not hasattr(self._numbers, "stack"):
@@ -115,11 +157,13 @@ class FaultyStore:
 
     def __enter__(self) -> FaultyStore:
         self._previous = steps.observe(self)
+        self._observing = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._observing = False
         steps.observe(self._previous)
 
 

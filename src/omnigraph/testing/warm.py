@@ -9,8 +9,8 @@ import gc
 import importlib
 from pathlib import Path
 
+import omnigraph.engine.ingest.local
 import omnigraph.graph
-import omnigraph.pipeline.local
 from omnigraph.language.query_parser import parse_query_file
 from omnigraph.language.schema_parser import parse_schema
 

@@ -4,7 +4,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.catalog.arrow import BLOB_METADATA, arrow_type, blob_columns, table_schema
+from omnigraph.catalog.arrow import BLOB_METADATA, MOMENT, arrow_type, blob_columns, outside_table, table_schema
 from omnigraph.catalog.resolve import compile_schema
 
 ALL = (
@@ -71,3 +71,13 @@ def test_a_stored_blob_is_what_lance_calls_a_blob_field(tmp_path: object) -> Non
 def test_tables_without_blobs_have_one_form(blobs: str) -> None:
     entity = compile_schema("node A { x: I32 }").nodes["A"]
     assert table_schema(entity, blobs=blobs) == table_schema(entity)  # type: ignore[arg-type]
+
+
+def test_times_are_timestamps_outside_however_they_are_stored() -> None:
+    moments = pa.array([1_500, None], pa.int64()).view(pa.date64())
+    lists = {"list": pa.ListArray, "large": pa.LargeListArray}
+    stored = {"one": moments} | {name: kind.from_arrays([0, 1, 2], moments) for name, kind in lists.items()}
+    found = outside_table(pa.table({**stored, "text": ["a", "b"]}))
+    assert found.schema.types == [MOMENT, pa.list_(MOMENT), pa.large_list(MOMENT), pa.string()]
+    assert found["one"].cast(pa.int64()).to_pylist() == [1_500, None]
+    assert found["large"].to_pylist() == found["list"].to_pylist() == [[each] for each in found["one"].to_pylist()]

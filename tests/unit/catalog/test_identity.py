@@ -13,9 +13,11 @@ HARBOUR = (Path(__file__).parents[2] / "conformance" / "harbour.pg").read_text()
 
 
 def test_formatting_order_and_comments_do_not_change_the_hash() -> None:
-    first = compile_schema("node A { a: String @key e: enum(x, y)? @note @other(1) } edge E: A -> A { w: I32 @index }")
+    first = compile_schema(
+        "node A { a: String @key e: enum(x, y)? @x_note @x_other(1) } edge E: A -> A { w: I32 @index }"
+    )
     second = compile_schema(
-        "// moved\nedge E : A->A { w: I32 @index(w) }\nnode A { e: enum(y, x)? @other(1) @note  a: String @key(a) }"
+        "// moved\nedge E : A->A { w: I32 @index(w) }\nnode A { e: enum(y, x)? @x_other(1) @x_note  a: String @key(a) }"
     )
     assert first == second
     assert first.schema_hash == second.schema_hash

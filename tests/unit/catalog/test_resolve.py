@@ -195,7 +195,7 @@ def test_a_contradiction_between_declarations_is_a_schema_error(text: str) -> No
         "node A { a: F32 b: Bool c: Date d: DateTime e: enum(x) @key(a, b, c, d, e) }",
         "node A { } edge E: A -> A @card(0..0)",
         "node A { } edge E: A -> A { @index(src, dst) @unique(dst) w: I32 @index @unique }",
-        'node A { a: I32 @default(5) @shiny(true, deep=1.5, b="x") }',
+        'node A { a: I32 @x_default(5) @x_shiny(true, deep=1.5, b="x") }',
     ],
 )
 def test_what_the_rules_allow_is_accepted(text: str) -> None:
@@ -207,7 +207,7 @@ def test_a_catalog_holds_everything_a_schema_says() -> None:
         'interface I { code: String @key  text: String? @description("words") }\n'
         'node A @instruction("care") implements I { n: F64? v: Vector(2)? @embed(text, model="m") @index'
         ' @range(n, -1..2.5) @check(code, "^x") @unique(n, code) }\n'
-        "edge E: A -> A @card(1..3) @note(7) { w: enum(b, a)? @unique(w, src) }"
+        "edge E: A -> A @card(1..3) @x_note(7) { w: enum(b, a)? @unique(w, src) }"
     )
     node, edge = catalog.nodes["A"], catalog.edges["E"]
     assert list(node.properties) == ["code", "n", "text", "v"]
@@ -220,7 +220,7 @@ def test_a_catalog_holds_everything_a_schema_says() -> None:
     assert node.interfaces == ("I",)
     assert (edge.source, edge.target, edge.cardinality) == ("A", "A", Cardinality(1, 3))
     assert edge.unique == (("src", "w"),)
-    assert edge.annotations == (Annotation("note", "7"),)
+    assert edge.annotations == (Annotation("x_note", "7"),)
     assert catalog.edges_by_lower_name["e"] is edge
     assert [e.name for e in catalog.edges_touching("A")] == ["E"]
     assert list(catalog.tables) == ["edge:E", "node:A"]

@@ -60,4 +60,4 @@ def test_the_queries_of_the_story_fit_its_schema() -> None:
         schema_source={"kind": "file", "path": "community.pg"},
     )
     assert report.is_ok, report.to_json()
-    assert len(report.results) == 11
+    assert len(report.results) == 12

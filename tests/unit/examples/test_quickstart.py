@@ -18,11 +18,15 @@ def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "newcomer adopts" in first
     assert "for robotics" in first
     assert "archived projects deleted" in " ".join(first.split())
+    assert "conflict both branches changed Person 'newcomer'" in " ".join(first.split())
+    assert "merged review into main" in " ".join(first.split())
     assert quickstart.main(words) == 0
     second = " ".join(capsys.readouterr().out.split())
     assert "1,010 nodes" in second
     with omnigraph.connect(tmp_path / "q.omni", read_only=True) as graph:
-        assert [commit.actor_id for commit in graph.history.list()] == ["newcomer", "newcomer", "quickstart", None]
+        commits = graph.history.list()
+        assert [commit.actor_id for commit in commits[-3:]] == ["newcomer", "quickstart", None]
+        assert [commit.actor_id for commit in commits if commit.merged_parent_commit_id] == ["reviewer", "reviewer"]
         assert graph.branches.list() == ["main", "tidy-up"]
         assert graph.maintenance.verify().clean
 

@@ -68,13 +68,27 @@ def test_schema_errors_say_what_was_expected_in_plain_words(text: str, words: st
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("query q() { match { $v.a > -5 } return { $v } }", "a negative number can only come in through a parameter"),
+        ("query q() { match { $v.a == 5 } return { $v } }", "equality is written with one '='"),
+        ("query q() { match { $v.a <> 5 } return { $v } }", "inequality is written '!='"),
+        ("query q() { match { $v.a = 5 && $v.b = 1 } return { $v } }", "write 'and'"),
+        ("query q() { match { $v.a = 5 || $v.b = 1 } return { $v } }", "write 'or'"),
+        ("query q() { match { $v.a not in [5] } return { $v } }", "write 'not' before what is tested"),
+        ("query q() { match { (a)-[:X]->(b) } return { $a } }", "an edge is followed by '$a edgeName $b'"),
+        ("query q() { match (a)-[:X]->(b) return { $a } }", "an edge is followed by '$a edgeName $b'"),
+        ("MATCH (a)-[:X]->(b) RETURN a", "a query is 'query name() { match { … }"),
+        ("SELECT name FROM person", "a query is 'query name() { match { … }"),
+        ("match { $v: A } return { $v }", "a query is 'query name() { match { … }"),
+        ("CREATE (a:A)", "a node is added by 'query name() { insert Person"),
+        ("query q() { match { ($v:A)-[:x]->($w) } return { $v } }", "a node is written '$p: Person', without brackets"),
+        ("query q() { match { $v: A } return { $v } LIMIT 3 }", "keywords are written in small letters"),
+        ("query q($n: string) { match { $v: A } return { $v } }", "a text is String"),
+        ("query q() { match { $v.a = 1e5 } return { $v } }", "a number has no exponent"),
         ("query q() { match { $v.a = 'x' } return { $v } }", "strings are written in double quotes"),
         ("query q() { match { $v. a = 1 } return { $v } }", "no space is allowed around the dot"),
         ("query q() { match { $v: A { a: null } } return { $v } }", "there is no null literal"),
         ("query q() { match { } return { $v } }", "expected"),
         ("queryq() { match { $v: A } return { $v } }", "expected 'query'"),
-        ("query q() { delete A where a contains 1 }", "a comparison (= != < <= > >=)"),
+        ("query q() { delete A where $a }", "a comparison (= != < <= > >=)"),
         ("query q() { match { $v: A } return { $v } limit x }", "an integer"),
         ("query q( ", "found the end of the text"),
     ],
@@ -84,6 +98,25 @@ def test_query_errors_say_what_was_expected_in_plain_words(text: str, words: str
         parse_query_file(text)
     assert words in caught.value.message
     assert not any(token in caught.value.message for token in ("IDENT", "LBRACE", "TYPE_NAME", "__ANON", "VARIABLE"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CREATE NODE TABLE A(name STRING, PRIMARY KEY(name))", "a type is declared as 'node Person {"),
+        ("create table a (name text)", "a type is declared as 'node Person {"),
+        ("node A { name: STRING @key }", "a text is String"),
+        ("node A { n: INT64 }", "an integer is I32 or I64"),
+        ("node A { n: [double] }", "a number with a fraction is F32 or F64"),
+        ("node A { n: boolean }", "true and false are Bool"),
+        ("node A { n: timestamp }", "a moment is DateTime"),
+        ("node A { n: date }", "a day is Date"),
+    ],
+)
+def test_schema_errors_know_the_words_of_other_languages(text: str, words: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_schema(text)
+    assert words in caught.value.message
 
 
 def test_half_a_character_is_a_parse_error_and_not_a_crash() -> None:

@@ -56,7 +56,6 @@ REFUSED_MATCHES = [
     ("T5", V + "$s: Sailor $v mooredAt $s"),
     ("T5", V + "$w: Vessel $v mooredAt $w"),
     ("T5", V + "$v mooredAt $v"),
-    ("T6", V + '$v.id = "AB-1"'),
     ("T6", '$v.kind = "tug" $v: Vessel'),
     ("T6", V + '$_.kind = "tug"'),
     ("T6", V + '$q.x = "tug"'),
@@ -77,7 +76,6 @@ REFUSED_MATCHES = [
     ("T7", V + "$v.name starts_with 5"),
     ("T7", V + '$v.flags starts_with "x"'),
     ("T7", V + 'now() starts_with "x"'),
-    ("T7", V + "$w: Vessel $v != $w"),
     ("T7", V + "$v = 5"),
     ("T7", V + "count($v) = 5"),
     ("T7", V + "bm25($v.name, $q) > 1.0"),
@@ -141,22 +139,15 @@ def test_a_match_is_refused_with_its_code(code: str, match: str) -> None:
 
 
 REFUSED_RETURNS = [
-    ("T6", "$v.id", ""),
     ("T6", "$v.src", ""),
     ("T8", "sum($v.name)", ""),
     ("T8", "avg($v.flags)", ""),
-    ("T8", "max($v.built)", ""),
-    ("T8", "min($v.last_seen)", ""),
     ("T8", "max($v.profile)", ""),
     ("T8", "sum($v)", ""),
     ("T8", "min($v)", ""),
     ("T8", "count(count($v))", ""),
     ("T8", "count($v) as n, sum(n)", ""),
-    ("T8", "count($q)", ""),
-    ("T8", "count(now())", ""),
     ("T8", "sum(true)", ""),
-    ("T9", "count($v) as n, now()", ""),
-    ("T9", "count($v) as n, search($v.name, $q)", ""),
     ("T9", "count($v) as n, bm25($v.name, $q)", ""),
     ("T15", "nearest($v.name, $v4)", ""),
     ("T15", "nearest($v.profile, [1, 0, 0])", ""),
@@ -248,7 +239,6 @@ REFUSED_WRITES = [
     ("T11", "update Vessel set { speed: 3 } where code = $q"),
     ("T11", "update Vessel set { notes: $q } where speed = 3"),
     ("T11", "insert Berth { code: $q, depth_m: 1.0, id: $q }"),
-    ("T11", "delete Vessel where id = $q"),
     ("T11", "delete Tows where src = $q"),
     ("T11", "delete Vessel where from = $q"),
     ("T11", "delete Vessel where flags = $q"),
@@ -264,8 +254,26 @@ REFUSED_WRITES = [
     ("T14", "delete Berth where code = $nope"),
     ("T14", "insert Berth { code: $nope, depth_m: 1.0 }"),
     ("T14", "insert Tows { from: $nope, to: $q }"),
-    ("T16", 'update Tows set { line: "long" } where from = $q'),
-    ("T16", "update Tows set { nope: 1 } where nope = 1"),
+    ("T16", "update Tows set { from: $q } where from = $q"),
+    ("T11", "update Tows set { nope: 1 } where nope = 1"),
+    ("T3", "update Vessel set { manual: concat($q, name) } where code = $q"),
+    ("T5", "match { $v: Vessel $b: Berth } insert MooredAt { from: $b, to: $v }"),
+    ("T7", "update Vessel set { notes: length_m } where code = $q"),
+    ("T7", "update Sailor set { name: to_string(badge / 2) } where search(name, $q)"),
+    ("T7", "match { $v: Vessel } update $v set { notes: $v }"),
+    ("T7", "insert Sailor { badge: $f * 2.0, name: $q }"),
+    ("T11", "delete Vessel where manual is null"),
+    ("T14", "delete $v"),
+    ("T14", "update $q set { notes: $q }"),
+    ("T14", "insert Berth { code: code, depth_m: 1.0 }"),
+    ("T14", "match { $v: Vessel } update $v set { notes: $w }"),
+    ("T24", "update Vessel set { notes: manual } where code = $q"),
+    ("type", "delete Vessel"),
+    ("type", "update Vessel set { notes: $q }"),
+    ("type", "insert Berth { code: $q, depth_m: 1.0 } return { $q as c }"),
+    ("type", "insert Berth { code: $q, depth_m: 1.0 } as $b return { count($b) as n }"),
+    ("type", "insert Berth { code: $q, depth_m: 1.0 } as $q return { $q }"),
+    ("type", "match { $v: Vessel } insert Berth { code: $q, depth_m: 1.0 } as $b return { $b, $v }"),
     ("D2", "insert Berth { code: $q, depth_m: 1.0 } delete Berth where code = $q"),
     ("D2", "delete Berth where code = $q update Vessel set { notes: $q } where code = $q"),
     ("type", 'update Vessel set { built: date("nope") } where code = $q'),
@@ -378,7 +386,7 @@ def test_a_file_is_compiled_query_by_query() -> None:
 def test_the_first_error_from_the_top_is_reported() -> None:
     assert code_of(read("not { $v: Nope } $v tows{0,1} $x $v: Vessel")) == "T1"
     assert code_of(read("$v tows{0,1} $x not { $v: Nope }")) == "T15"
-    assert code_of(read(V, "sum($v.name), $v.id")) == "T8"
+    assert code_of(read(V, "sum($v.name), $v.nope")) == "T8"
 
 
 def test_queries_compile_alike_from_many_threads() -> None:
@@ -386,7 +394,8 @@ def test_queries_compile_alike_from_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         plans = list(pool.map(lambda source: compile_query(HARBOUR, source), sources * 4))
     assert [plan.projections[0].column for plan in plans[:40]] == [f"c{number}" for number in range(40)]  # type: ignore[union-attr]
-    assert plans[:40] == plans[40:80] == plans[120:]
+    shown = [repr(plan) for plan in plans]
+    assert shown[:40] == shown[40:80] == shown[120:]
 
 
 def test_the_cache_forgets_what_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:

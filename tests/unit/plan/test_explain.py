@@ -63,7 +63,7 @@ def test_a_mutation_lists_its_statements() -> None:
     ]
     assert text("query d($c: String) { delete Vessel where code = $c delete Tows where from != $c }")[1:] == [
         "├─ delete_nodes Vessel where code = $c",
-        "└─ delete_edges Tows where src != $c",
+        "└─ delete_edges Tows where from != $c",
     ]
 
 

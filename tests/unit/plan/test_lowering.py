@@ -9,6 +9,7 @@ from omnigraph.catalog.resolve import compile_schema
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.plan import compile_query
 from omnigraph.plan import operators as op
+from omnigraph.plan import statements as st
 
 HARBOUR = compile_schema((Path(__file__).parents[2] / "conformance" / "harbour.pg").read_text())
 VESSEL = HARBOUR.nodes["Vessel"]
@@ -20,9 +21,9 @@ def read(match: str, rest: str = "return { $v.code }", parameters: str = "") -> 
     return plan
 
 
-def write(body: str, parameters: str = "") -> op.WritePlan:
+def write(body: str, parameters: str = "") -> st.WritePlan:
     plan = compile_query(HARBOUR, f"query t({parameters}) {{ {body} }}")
-    assert isinstance(plan, op.WritePlan)
+    assert isinstance(plan, st.WritePlan)
     return plan
 
 
@@ -171,24 +172,21 @@ def test_statements_become_write_operators_in_order() -> None:
     )
     parameter = op.ParameterRef("c", PropertyType(Scalar.STRING))
     edge, node, update = plan.statements
-    assert edge == op.InsertEdge(
+    assert edge == st.InsertEdge(
         "Tows",
         op.Literal("x", PropertyType(Scalar.STRING)),
         parameter,
-        (op.Assignment("line", op.Literal("long", PropertyType(Scalar.STRING))),),
+        (st.Assignment("line", op.Literal("long", PropertyType(Scalar.STRING))),),
     )
-    assert isinstance(node, op.InsertNode)
-    assert node.assignments[1] == op.Assignment("depth_m", op.Literal(3, PropertyType(Scalar.I64)))
-    assert isinstance(update, op.UpdateNodes)
-    assert update.where == op.PropertyTest(
-        "length_m", op.ComparisonOperator.GE, op.Literal(5, PropertyType(Scalar.I64))
-    )
+    assert isinstance(node, st.InsertNode)
+    assert node.assignments[1] == st.Assignment("depth_m", op.Literal(3, PropertyType(Scalar.I64)))
+    assert isinstance(update, st.UpdateNodes)
+    length = op.PropertyRef(st.SELF, "length_m", PropertyType(Scalar.F64, nullable=True))
+    assert update.where == (op.Comparison(op.ComparisonOperator.GE, length, op.Literal(5, PropertyType(Scalar.I64))),)
     assert update.assignments[1].value == op.Literal((1.0, 2.0, 3.0, 4.0), PropertyType(Scalar.VECTOR, dimension=4))
 
 
 def test_an_edge_is_selected_by_its_ends() -> None:
     plan = write("delete Tows where from = $c delete Tows where to != $c", "$c: String")
-    assert [(s.where.property, str(s.where.operator)) for s in plan.statements] == [  # type: ignore[union-attr]
-        ("src", "="),
-        ("dst", "!="),
-    ]
+    tests = [statement.where[0] for statement in plan.statements]  # type: ignore[union-attr]
+    assert [(test.left.property, str(test.operator)) for test in tests] == [("src", "="), ("dst", "!=")]

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from omnigraph.catalog.resolve import compile_schema
@@ -14,6 +15,7 @@ from omnigraph.plan import compile_query
 from omnigraph.plan.parameters import bind
 
 CATALOG = compile_schema("node A { }")
+EAST, WEST = (dt.timezone(dt.timedelta(hours=hours)) for hours in (14, -12))
 
 
 def bound(kind: str, value: Any, **options: Any) -> Any:
@@ -33,6 +35,10 @@ def bound(kind: str, value: Any, **options: Any) -> Any:
         ("I64", np.int64(7), 7),
         ("U32", "4294967295", 2**32 - 1),
         ("U64", 2**63 - 1, 2**63 - 1),
+        ("U64", 2**64 - 1, 2**64 - 1),
+        ("U64", str(2**64 - 1), 2**64 - 1),
+        ("U64", np.uint64(2**64 - 1), 2**64 - 1),
+        ("[U64]", [2**63, 2**64 - 1], (2**63, 2**64 - 1)),
         ("F64", 1, 1.0),
         ("F64", 1.5, 1.5),
         ("F32", 0.1, float(np.float32(0.1))),
@@ -78,7 +84,7 @@ def test_a_value_is_bound(kind: str, value: Any, expected: Any) -> None:
         ("I32", "1_0", "expected integer"),
         ("I64", 2**63, "exceeds I64"),
         ("U32", -1, "param 'x': value -1 exceeds U32"),
-        ("U64", 2**63, "exceeds U64"),
+        ("U64", 2**64, "exceeds U64"),
         ("F64", "1.5", "param 'x': expected float, got string"),
         ("F64", True, "expected float"),
         ("F64", 10**400, "exceeds F64"),
@@ -90,6 +96,12 @@ def test_a_value_is_bound(kind: str, value: Any, expected: Any) -> None:
         ("Date", "2026-02-30", "expected date string"),
         ("DateTime", 5, "expected date string"),
         ("DateTime", "soon", "expected date string"),
+        ("DateTime", pd.NaT, "expected date string, got NaTType"),
+        ("Date", pd.NaT, "expected date string, got NaTType"),
+        ("[DateTime]", [pd.NaT], "expected date string, got NaTType"),
+        ("DateTime", dt.datetime(1, 1, 1, tzinfo=EAST), "not between the years 1 and 9999"),
+        ("Date", dt.datetime(1, 1, 1, tzinfo=EAST), "not between the years 1 and 9999"),
+        ("DateTime", dt.datetime(9999, 12, 31, 23, tzinfo=WEST), "not between the years 1 and 9999"),
         ("[String]", "a", "param 'x': expected array for [String], got string"),
         ("[String]", [None], "null is not allowed in [String]"),
         ("[I32]", [1, "x"], "expected integer"),
@@ -119,10 +131,15 @@ def test_a_missing_parameter_is_named_and_a_nullable_one_is_null() -> None:
     assert bind(plan.parameters, {"x": 1}) == {"x": 1, "y": None}
 
 
-def test_undeclared_values_are_ignored_unless_they_are_objects() -> None:
-    assert bind((), {"z": 1, "l": [1]}) == {}
-    with pytest.raises(ParameterError, match="param 'z': objects are not supported"):
-        bind((), {"z": {}})
+@pytest.mark.parametrize("value", [1, None, [1], {}, "text"])
+def test_an_undeclared_name_is_refused_and_the_declared_ones_are_told(value: Any) -> None:
+    plan = compile_query(CATALOG, "query t($name: String?, $age: I32?) { match { $a: A } return { $a } }")
+    told = r"param 'nmae': .* did you mean '\$name'\? it declares \$name, \$age"
+    with pytest.raises(ParameterError, match=told):
+        bind(plan.parameters, {"nmae": value})
+    with pytest.raises(ParameterError, match=r"param 'z': the query declares no such parameter; it declares none"):
+        bind((), {"z": value})
+    assert bind(plan.parameters, {"age": 7}) == {"name": None, "age": 7}
 
 
 def test_parameters_are_an_object() -> None:

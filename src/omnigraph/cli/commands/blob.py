@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import Json, Profile, Store, Uri
+from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
 from omnigraph.cli.session import Session
 from omnigraph.errors import InputError
 
@@ -26,7 +25,9 @@ TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Its type.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Its id.")]
 PropertyName = Annotated[str, typer.Argument(metavar="PROPERTY", help="The Blob property.")]
 BranchName = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch; main by default.")]
-Snapshot = Annotated[str | None, typer.Option("--snapshot", metavar="ID", help="A commit to read instead of a branch.")]
+Snapshot = Annotated[
+    str | None, typer.Option("--at", "--snapshot", metavar="MOMENT", help="A commit to read instead of a branch.")
+]
 
 
 def register(application: typer.Typer) -> None:
@@ -49,11 +50,13 @@ def get_blob(
     length: Annotated[int | None, typer.Option("--length", min=1, help="How many bytes, or to the end.")] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write to this file, not to stdout.")] = None,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Write the bytes of a blob, raw."""
     _one_state(branch, snapshot)
-    session = Session("blob get", uri=uri, store=store, profile=profile)
+    session = Session("blob get", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         data = graph.read_blob(
             type_name,
@@ -68,10 +71,10 @@ def get_blob(
     if out is None:
         sys.stdout.buffer.write(data)
         return
-    try:
-        Path(out).write_bytes(data)
-    except OSError as exc:
-        raise InputError(f"cannot write '{out}': {(exc.strerror or str(exc)).lower()}") from exc
+    from omnigraph.engine.storage.outlet import outlet
+
+    with outlet(out) as stream:
+        stream.write(data)
 
 
 def stat_blob(
@@ -84,11 +87,13 @@ def stat_blob(
     snapshot: Snapshot = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Tell how large a blob is, or where it lies."""
     _one_state(branch, snapshot)
-    session = Session("blob stat", uri=uri, store=store, profile=profile)
+    session = Session("blob stat", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         info = graph.stat_blob(type_name, entity_id, property_name, branch or "main", snapshot, entity=entity.value)
     selector = {"entity": entity.value, "type": type_name, "id": entity_id, "property": property_name}
@@ -103,4 +108,4 @@ def stat_blob(
 
 def _one_state(branch: str | None, snapshot: str | None) -> None:
     if branch is not None and snapshot is not None:
-        raise InputError("--branch and --snapshot are mutually exclusive: pass one of them")
+        raise InputError("--branch and --at are mutually exclusive: pass one of them")

@@ -1,4 +1,4 @@
-"""`omnigraph branch create|list|delete`: names that move between commits."""
+"""`omnigraph branch create|list|show|diff|merge|conflicts|delete`: names that move between commits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, Json, Profile, Quiet, Store, Uri, UriOption, Yes
+from omnigraph.cli.commands import merge
+from omnigraph.cli.commands.commit import commit_line
+from omnigraph.cli.differences import SHOWN_CHANGES, Kinds, Limit, Ops, Stat, Told, Types, diff_lines
+from omnigraph.cli.options import Actor, GraphId, Json, Profile, Quiet, Server, Store, Uri, UriOption, Yes
 from omnigraph.cli.session import Session, write_lines
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
@@ -17,6 +20,9 @@ def register(application: typer.Typer) -> None:
     group = typer.Typer(help="Work with branches.", no_args_is_help=False)
     group.command("create")(create_branch)
     group.command("list")(list_branches)
+    group.command("show")(show_branch)
+    group.command("diff")(diff_branches)
+    merge.register(group)
     group.command("delete")(delete_branch)
     application.add_typer(group, name="branch")
 
@@ -26,24 +32,33 @@ def create_branch(
     uri: Uri = None,
     uri_option: UriOption = None,
     source: Annotated[str, typer.Option("--from", metavar="NAME", help="The branch to start from.")] = "main",
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="MOMENT", help="A commit, a tag or a time to start at.", show_default=False),
+    ] = None,
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Create a branch at the newest state of another one; nothing is copied."""
-    session = Session("branch create", uri=uri, uri_option=uri_option, store=store, profile=profile)
+    session = Session(
+        "branch create", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
+    )
     author = session.actor(actor)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
-        graph.branches.create(name, source, actor=author)
+        created = graph.branches.create(name, source, at=at, actor=author)
     if as_json:
         from omnigraph.cli.output import to_json
 
-        typer.echo(to_json({"uri": session.target.uri, "from": source, "name": name, "actor_id": author}))
+        facts = {"uri": session.uri, "from": source, "name": name, "actor_id": author}
+        typer.echo(to_json({**facts, "graph_commit_id": created.head}))
     else:
-        typer.echo(f"created branch {name} from {source}")
+        typer.echo(f"created branch {name} from {source}{'' if at is None else f' at commit {created.head}'}")
 
 
 def list_branches(
@@ -51,10 +66,14 @@ def list_branches(
     uri_option: UriOption = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """List the branches by name."""
-    session = Session("branch list", uri=uri, uri_option=uri_option, store=store, profile=profile)
+    session = Session(
+        "branch list", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
+    )
     with session.open(read_only=True) as graph:
         names = sorted(graph.branches.list())
     if as_json:
@@ -63,6 +82,73 @@ def list_branches(
         typer.echo(to_json({"branches": names}))
     else:
         write_lines(names)
+
+
+def show_branch(
+    name: Name,
+    uri: Uri = None,
+    into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch it is compared with.")] = "main",
+    as_json: Json = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
+) -> None:
+    """Show where a branch stands: its newest commit, and how many commits it is ahead and behind."""
+    from omnigraph.cli.output import to_json
+    from omnigraph.wire import branch_output, commit_output
+
+    session = Session("branch show", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    with session.open(read_only=True) as graph:
+        info = graph.branches.show(name, into)
+    if as_json:
+        typer.echo(to_json(branch_output(info)))
+        return
+    typer.echo(f"branch {info.name}")
+    if info.created_from is not None:
+        typer.echo(f"created from {info.created_from} at version {info.created_at_version}")
+    typer.echo(f"head {commit_line(commit_output(info.head))}")
+    if info.name != info.compared_with:
+        typer.echo(f"{info.ahead} commits ahead of {info.compared_with}, {info.behind} behind")
+
+
+def diff_branches(
+    source: Annotated[str, typer.Argument(metavar="A", help="A branch; with --two-way also a commit.")],
+    into: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")] = "main",
+    uri: Uri = None,
+    uri_option: UriOption = None,
+    two_way: Annotated[
+        bool, typer.Option("--two-way", help="Compare the newest states: what B lacks of A, and has besides.")
+    ] = False,
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    values: Told = "changed",
+    stat: Stat = False,
+    limit: Limit = SHOWN_CHANGES,
+    as_json: Json = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
+) -> None:
+    """Show what branch A would bring into branch B: its changes since the two parted."""
+    session = Session(
+        "branch diff", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
+    )
+    with session.open(read_only=True) as graph:
+        wanted = {"types": types or (), "kinds": kinds or (), "ops": ops or ()}
+        if two_way:
+            found = graph.diff(into, source, values=values, **wanted)
+        else:
+            found = graph.branches.diff(source, into, values=values, **wanted)
+        if as_json:
+            from omnigraph.cli.output import to_json
+            from omnigraph.wire import diff_output
+
+            typer.echo(to_json(diff_output(found)))
+        else:
+            write_lines(diff_lines(found, stat=stat, limit=limit))
 
 
 def delete_branch(
@@ -74,10 +160,14 @@ def delete_branch(
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Delete a branch, with what only it has."""
-    session = Session("branch delete", uri=uri, uri_option=uri_option, store=store, profile=profile)
+    session = Session(
+        "branch delete", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
+    )
     author = session.actor(actor)
     session.announce(quiet=quiet)
     session.confirm_destructive(yes=yes, as_json=as_json)
@@ -86,6 +176,6 @@ def delete_branch(
     if as_json:
         from omnigraph.cli.output import to_json
 
-        typer.echo(to_json({"uri": session.target.uri, "name": name, "actor_id": author}))
+        typer.echo(to_json({"uri": session.uri, "name": name, "actor_id": author}))
     else:
         typer.echo(f"deleted branch {name}")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.durations import parse_duration
 from omnigraph.cli.exits import FAILURE
-from omnigraph.cli.options import Json, Profile, Quiet, Store, Uri, Yes
-from omnigraph.cli.session import Session
+from omnigraph.cli.options import GraphId, Json, Profile, Quiet, Server, Store, Uri, Yes
+from omnigraph.cli.output import counted
+from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.operations.cleanup import CleanupPlan
 
 
 def register(application: typer.Typer) -> None:
@@ -24,33 +29,43 @@ def cleanup(
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="SPAN", help="Keep what is younger, e.g. 7d, 12h, 90m.")
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Really remove; without it nothing happens.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Really remove; without it what would go is listed.")
+    ] = False,
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Remove versions beyond both bounds; what is published always stays."""
     from omnigraph.cli.output import to_json
-    from omnigraph.wire import cleanup_output
+    from omnigraph.wire import cleanup_output, cleanup_plan_output
 
     if keep is None and older_than is None:
         raise InputError("say how much history to keep: --keep <n>, --older-than <span>, or both")
     span = parse_duration(older_than) if older_than is not None else None
-    session = Session("cleanup", uri=uri, store=store, profile=profile)
+    session = Session(
+        "cleanup", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
+    )
     if not confirm:
         bounds = [f"the newest {keep}"] if keep is not None else []
         bounds += [f"what is younger than {older_than}"] if older_than is not None else []
-        typer.echo(
-            f"would clean {session.target.uri}, keeping {' and '.join(bounds)}; pass --confirm to do it", err=True
-        )
+        typer.echo(f"would clean {session.uri}, keeping {' and '.join(bounds)}; pass --confirm to do it", err=True)
+        with session.open(read_only=True) as graph:
+            plan = graph.maintenance.plan_cleanup(keep=keep, older_than=span)
+        if as_json:
+            typer.echo(to_json(cleanup_plan_output(plan, uri=session.uri)))
+        else:
+            write_lines(plan_lines(plan))
         return
     session.announce(quiet=quiet)
     session.confirm_destructive(yes=yes, as_json=as_json)
     with session.open(read_only=False) as graph:
-        report = graph.maintenance.cleanup(keep_versions=keep, older_than=span)
-    body = cleanup_output(report, uri=session.target.uri)
+        report = graph.maintenance.cleanup(keep=keep, older_than=span)
+    body = cleanup_output(report, uri=session.uri)
     if as_json:
         typer.echo(to_json(body))
     else:
@@ -64,3 +79,24 @@ def cleanup(
             typer.echo(f"history: {states['error'] or removed}")
     if report.failed:
         raise typer.Exit(FAILURE)
+
+
+def plan_lines(plan: CleanupPlan) -> Iterator[str]:
+    """What would go, a line per table that something goes from."""
+    if plan.is_empty:
+        yield "nothing to remove"
+    for table in plan.tables:
+        if table.error:
+            yield f"{table.table_key}: {table.error}"
+        parts = []
+        if table.versions:
+            oldest, newest = min(table.versions.values()), max(table.versions.values())
+            parts.append(
+                f"{counted(len(table.versions), 'version')} of {oldest:%Y-%m-%d %H:%M} to {newest:%Y-%m-%d %H:%M}"
+            )
+        if table.forks:
+            parts.append(f"the unused forks {', '.join(table.forks)}")
+        if table.orphan_files:
+            parts.append(f"{counted(table.orphan_files, 'unused file')} ({table.orphan_bytes:,} bytes)")
+        if parts:
+            yield f"{table.table_key}: {', '.join(parts)}"

@@ -6,8 +6,21 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.inputs import parameters, query_text
-from omnigraph.cli.options import Branch, Inline, Json, Params, ParamsFile, Profile, Query, QueryName, Store
+from omnigraph.cli.inputs import name_and_uri, parameters, query_text
+from omnigraph.cli.options import (
+    Branch,
+    GraphId,
+    Inline,
+    Json,
+    Params,
+    ParamsFile,
+    Profile,
+    Query,
+    QueryName,
+    Server,
+    Store,
+    Uri,
+)
 from omnigraph.cli.session import Session
 
 
@@ -18,6 +31,7 @@ def register(application: typer.Typer) -> None:
 
 def explain(
     name: QueryName = None,
+    uri: Uri = None,
     query_file: Query = None,
     inline: Inline = None,
     params: Params = None,
@@ -28,12 +42,15 @@ def explain(
     ] = False,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Show the plan of a query."""
+    name, uri = name_and_uri(name, uri)
     source = query_text(query_file, inline)
     values = parameters(params, params_file)
-    session = Session("explain", store=store, profile=profile)
+    session = Session("explain", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         tree = graph.explain(source, values, name=name, branch=branch, analyze=analyze)
     if as_json:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import os
 from typing import Annotated
 
 import typer
 
-from omnigraph.cli.commands.load import Engine, spark_settings
-from omnigraph.cli.options import Branch, Profile, SparkConf, SparkMaster, Store, Uri
+from omnigraph.choices import Engine, ExportFormat
+from omnigraph.cli.commands.load import spark_settings
+from omnigraph.cli.options import Branch, GraphId, Profile, Server, SparkConf, SparkMaster, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
-
-
-class Format(StrEnum):
-    """What an export writes."""
-
-    JSONL = "jsonl"
-    PARQUET = "parquet"
 
 
 def register(application: typer.Typer) -> None:
@@ -35,27 +29,31 @@ def export(
         list[str] | None, typer.Option("--table", metavar="KEY", help="Only this table, e.g. node:Person.")
     ] = None,
     snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="ID", help="A commit to export instead of the branch's head.")
+        str | None,
+        typer.Option("--at", "--snapshot", metavar="MOMENT", help="A commit to export instead of the branch's head."),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option("--to", metavar="PATH", help="A new folder for files per type, or one file of lines."),
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="What to write; Parquet needs --to.")] = Format.JSONL,
-    engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
+    format: Annotated[ExportFormat, typer.Option("--format", help="What to write; Parquet needs --to.")] = "jsonl",
+    engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = "auto",
     master: SparkMaster = None,
     conf: SparkConf = None,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Print every entity as one JSON line, tables in key order and rows by id, or write files."""
     from omnigraph.cli.progress import load_bar
+    from omnigraph.engine.storage.outlet import is_replaced
 
     settings = spark_settings(conf)
-    needs_target = format is Format.PARQUET or engine is Engine.SPARK or bool(master or settings)
+    needs_target = format == "parquet" or engine == "spark" or bool(master or settings)
     if target is None and needs_target:
         raise InputError("Parquet and exports through Spark are folders of files: name a new one with --to")
-    session = Session("export", uri=uri, store=store, profile=profile)
+    session = Session("export", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         if target is None:
             write_lines(graph.export(None, branch=branch, at=snapshot, types=types or (), tables=tables or ()))
@@ -67,10 +65,11 @@ def export(
                 at=snapshot,
                 types=types or (),
                 tables=tables or (),
-                format=format.value,
-                engine=engine.value,
+                format=format,
+                engine=engine,
                 master=master,
                 conf=settings or None,
                 progress=listener,
             )
-    write_lines([f"exported {count:,} entities to {target}"])
+    # What went through a pipe or to the terminal is not followed by a sentence that its reader would take for data.
+    typer.echo(f"exported {count:,} entities to {target}", err=not is_replaced(target) and not os.path.isdir(target))

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.exits import FAILURE
 from omnigraph.cli.inputs import query_files, read_text
-from omnigraph.cli.options import Json, Profile, Store, Uri
+from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -35,6 +35,8 @@ def lint(
     ] = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Parse and type-check every query; warn of what looks forgotten."""
@@ -42,7 +44,7 @@ def lint(
     from omnigraph.plan.lint import lint as check
 
     paths = list(query_files(query))
-    catalog, origin = _schema(schema, uri, store, profile)
+    catalog, origin = _schema(schema, uri, store=store, server=server, graph=graph_id, profile=profile)
     reports = [
         check(catalog, read_text(path, what="query file"), query_path=path, schema_source=origin) for path in paths
     ]
@@ -56,19 +58,17 @@ def lint(
         raise typer.Exit(FAILURE)
 
 
-def _schema(
-    schema: str | None, uri: str | None, store: str | None, profile: str | None
-) -> tuple[Catalog, dict[str, str]]:
+def _schema(schema: str | None, uri: str | None, **named: str | None) -> tuple[Catalog, dict[str, str]]:
     """The catalog to check against, and where it came from."""
     from omnigraph.catalog.resolve import compile_schema
 
     if schema is not None:
-        if uri is not None or store is not None:
+        if uri is not None or named["store"] is not None:
             raise InputError("--schema and the address of a graph are mutually exclusive: pass one of them")
         return compile_schema(read_text(schema, what="schema")), {"kind": "file", "path": schema}
-    session = Session("lint", uri=uri, store=store, profile=profile)
+    session = Session("lint", uri=uri, capability="direct", **named)
     with session.open(read_only=True) as graph:
-        return compile_schema(graph.schema.source), {"kind": "graph", "uri": session.target.uri}
+        return compile_schema(graph.schema.source, stored=True), {"kind": "graph", "uri": session.uri}
 
 
 def report_lines(report: LintReport) -> Iterator[str]:

@@ -8,22 +8,24 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.choices import Engine, LoadMode
 from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.options import (
     Actor,
     BlobsFrom,
     Branch,
     CommitDurability,
-    Durability,
+    GraphId,
     Json,
+    Message,
     Profile,
     Quiet,
+    Server,
     SparkConf,
     SparkMaster,
     Store,
@@ -35,22 +37,35 @@ from omnigraph.errors import InputError
 
 if TYPE_CHECKING:
     from omnigraph.engine.operations.outcomes import LoadResult
+    from omnigraph.graph import Graph
 
 
-class Mode(StrEnum):
-    """What becomes of entities that are already there."""
-
-    OVERWRITE = "overwrite"
-    APPEND = "append"
-    MERGE = "merge"
-
-
-class Engine(StrEnum):
-    """What does the work."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
+Data = Annotated[
+    list[str] | None,
+    typer.Option("--data", metavar="PATH", help="JSON lines: a file, folder or glob; - for stdin; repeatable."),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILE]...", help="Data behind the graph, as with --data.", show_default=False),
+]
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option("--nodes", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one node type; repeatable."),
+]
+Edges = Annotated[
+    list[str] | None,
+    typer.Option("--edges", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one edge type; repeatable."),
+]
+TypeName = Annotated[
+    str | None,
+    typer.Option(
+        "--type", metavar="TYPE", help="Of which type all of --data is: Parquet, CSV or JSON.", show_default=False
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="TYPE.PROPERTY=COLUMN", help="Where a column has another name; repeatable."),
+]
 
 
 def register(application: typer.Typer) -> None:
@@ -59,30 +74,25 @@ def register(application: typer.Typer) -> None:
 
 
 def load(
-    mode: Annotated[Mode, typer.Option("--mode", help="overwrite, append (ids must be new) or merge (upsert).")],
     uri: Uri = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--data", metavar="PATH", help="JSON lines: a file, folder or glob; - for stdin; repeatable."),
-    ] = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option("--nodes", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one node type; repeatable."),
-    ] = None,
-    edges: Annotated[
-        list[str] | None,
-        typer.Option("--edges", metavar="TYPE=PATH", help="Parquet, CSV or JSON of one edge type; repeatable."),
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="TYPE.PROPERTY=COLUMN", help="Where a column has another name; repeatable."),
-    ] = None,
+    files: Files = None,
+    mode: Annotated[
+        LoadMode,
+        typer.Option(
+            "--mode", help="append (ids must be new), merge (upsert), update (change what is there), overwrite."
+        ),
+    ] = "append",
+    data: Data = None,
+    nodes: Nodes = None,
+    edges: Edges = None,
+    type_name: TypeName = None,
+    mapping: Columns = None,
     branch: Branch = "main",
     base: Annotated[
         str | None, typer.Option("--from", metavar="NAME", help="Create the branch from this one if it is missing.")
     ] = None,
-    engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = Engine.AUTO,
-    durability: CommitDurability = Durability.FULL,
+    engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = "auto",
+    durability: CommitDurability = "full",
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
     ] = None,
@@ -90,10 +100,13 @@ def load(
     conf: SparkConf = None,
     blobs_from: BlobsFrom = None,
     actor: Actor = None,
+    message: Message = None,
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Load data lines, or one file per type; it becomes one commit, or nothing."""
@@ -101,38 +114,49 @@ def load(
     from omnigraph.cli.progress import load_bar
     from omnigraph.wire import load_output
 
-    session = Session("load", uri=uri, store=store, profile=profile)
+    session = Session("load", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
     settings = spark_settings(conf)
-    with sources(data or [], nodes or [], edges or []) as source:
+    with sources([*(data or ()), *(files or ())], nodes or [], edges or []) as source:
         session.announce(quiet=quiet)
-        if mode is Mode.OVERWRITE:
+        if mode == "overwrite":
             session.confirm_destructive(yes=yes, as_json=as_json)
         with (
-            session.open(read_only=False, durability=durability.value, external_blobs=blobs_from or ()) as graph,
+            session.open(read_only=False, durability=durability, external_blobs=blobs_from or ()) as graph,
             load_bar() as listener,
         ):
-            created = base is not None and branch not in graph.branches.list()
-            if base is not None and created:
-                graph.branches.create(branch, base, actor=author)
+            # A server creates the branch itself, in the request that loads, so that it is there only with the data.
+            further: dict[str, Any] = {"base": base} if session.is_served else {}
+            created = not session.is_served and create_missing(graph, branch, base, author)
             result = graph.load(
                 source,
-                mode=mode.value,
+                mode=mode,
                 branch=branch,
-                engine=engine.value,
+                engine=engine,
                 actor=author,
+                message=message,
+                type=type_name,
                 columns=columns or None,
                 progress=listener,
                 errors_to=errors_to,
                 master=master,
                 conf=settings or None,
+                **further,
             )
-    result = replace(result, base_branch=base, branch_created=created)
+    result = replace(result, base_branch=base, branch_created=created or result.branch_created)
     if as_json:
-        typer.echo(to_json(load_output(result, uri=session.target.uri)))
+        typer.echo(to_json(load_output(result, uri=session.uri)))
     else:
-        write_lines(summary_lines(result, uri=session.target.uri))
+        write_lines(summary_lines(result, uri=session.uri))
+
+
+def create_missing(graph: Graph, branch: str, base: str | None, author: str | None) -> bool:
+    """Create the branch of a load where it is missing and a base is named; True when that was done."""
+    if base is None or branch in graph.branches.list():
+        return False
+    graph.branches.create(branch, base, actor=author)
+    return True
 
 
 @contextmanager

@@ -6,24 +6,28 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.inputs import parameters, query_text
+from omnigraph.cli.inputs import name_and_uri, parameters, query_text
 from omnigraph.cli.options import (
     Actor,
     BlobsFrom,
     Branch,
     CommitDurability,
-    Durability,
+    GraphId,
     Inline,
     Json,
+    Message,
     Params,
     ParamsFile,
     Profile,
     Query,
     QueryName,
     Quiet,
+    Server,
     Store,
+    Uri,
 )
-from omnigraph.cli.session import Session
+from omnigraph.cli.session import Session, changed_lines, write_lines
+from omnigraph.errors import InputError
 
 
 def register(application: typer.Typer) -> None:
@@ -33,6 +37,7 @@ def register(application: typer.Typer) -> None:
 
 def mutate(
     name: QueryName = None,
+    uri: Uri = None,
     query_file: Query = None,
     inline: Inline = None,
     params: Params = None,
@@ -42,30 +47,32 @@ def mutate(
         str | None,
         typer.Option("--if-commit", metavar="ID", help="Write only if this commit still is the branch's head."),
     ] = None,
-    durability: CommitDurability = Durability.FAST,
+    durability: CommitDurability = "fast",
     blobs_from: BlobsFrom = None,
     actor: Actor = None,
+    message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Run a write query; it becomes one commit, or nothing."""
-    from omnigraph.cli.output import to_json
-    from omnigraph.wire import change_output
-
-    source = query_text(query_file, inline)
+    name, uri = name_and_uri(name, uri)
     values = parameters(params, params_file)
-    session = Session("mutate", store=store, profile=profile)
+    stored = query_file is None and inline is None and name is not None
+    source = "" if stored else query_text(query_file, inline)
+    session = Session("mutate", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     author = session.actor(actor)
     session.announce(quiet=quiet)
-    with session.open(read_only=False, durability=durability.value, external_blobs=blobs_from or ()) as graph:
-        result = graph.mutate(source, values, name=name, branch=branch, actor=author, if_commit=if_commit)
-    if as_json:
-        typer.echo(to_json(change_output(result)))
-        return
-    typer.echo(
-        f"changed {branch} via {result.query_name}: {result.affected_nodes} nodes, {result.affected_edges} edges"
-    )
-    if author is not None:
-        typer.echo(f"actor_id: {author}")
+    if stored and name is not None:
+        if message is not None:
+            raise InputError("a stored query takes no message: leave -m out, or give the query with --query or -e")
+        result = session.run_stored_mutation(name, values, branch=branch, if_commit=if_commit)
+    else:
+        with session.open(read_only=False, durability=durability, external_blobs=blobs_from or ()) as graph:
+            result = graph.mutate(
+                source, values, name=name, branch=branch, actor=author, if_commit=if_commit, message=message
+            )
+    write_lines(changed_lines(result, as_json=as_json))

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.options import Json, Profile, Quiet, Store, Uri
+from omnigraph.cli.options import GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -16,18 +16,27 @@ def register(application: typer.Typer) -> None:
 
 
 def optimize(
-    uri: Uri = None, as_json: Json = False, quiet: Quiet = False, store: Store = None, profile: Profile = None
+    uri: Uri = None,
+    message: Message = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
 ) -> None:
     """Compact small fragments and build declared indexes; no content changes."""
-    session = Session("optimize", uri=uri, store=store, profile=profile)
+    session = Session(
+        "optimize", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
+    )
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
-        report = graph.maintenance.optimize(actor=session.config.actor)
+        report = graph.maintenance.optimize(actor=session.config.actor, message=message)
     rows = [table.to_json() for table in report.tables]
     if as_json:
         from omnigraph.cli.output import to_json
 
-        typer.echo(to_json({"uri": session.target.uri, "tables": rows, "commit": report.commit_id}))
+        typer.echo(to_json({"uri": session.uri, "tables": rows, "commit": report.commit_id}))
         return
     for row in rows:
         typer.echo(f"{row['table_key']}: {_done(row)}")

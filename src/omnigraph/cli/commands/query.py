@@ -6,9 +6,22 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.inputs import parameters, query_text
-from omnigraph.cli.options import Format, Inline, Json, Params, ParamsFile, Profile, Query, QueryName, Store
-from omnigraph.cli.session import Session, write_lines
+from omnigraph.cli.inputs import name_and_uri, parameters, query_text
+from omnigraph.cli.options import (
+    Format,
+    GraphId,
+    Inline,
+    Json,
+    Params,
+    ParamsFile,
+    Profile,
+    Query,
+    QueryName,
+    Server,
+    Store,
+    Uri,
+)
+from omnigraph.cli.session import Session, read_view, write_lines
 from omnigraph.errors import InputError
 
 
@@ -19,6 +32,7 @@ def register(application: typer.Typer) -> None:
 
 def query(
     name: QueryName = None,
+    uri: Uri = None,
     query_file: Query = None,
     inline: Inline = None,
     params: Params = None,
@@ -27,33 +41,42 @@ def query(
         str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
     ] = None,
     snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="ID", help="A commit or snapshot to read instead of a branch.")
+        str | None,
+        typer.Option(
+            "--at",
+            "--snapshot",
+            metavar="MOMENT",
+            help="The past: a commit, a tag, a time or a snapshot; not a branch.",
+        ),
     ] = None,
     form: Annotated[Format | None, typer.Option("--format", help="How the rows are printed.")] = None,
     as_json: Json = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say on standard error what was read, and how many rows there are.")
+    ] = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Run a read query and print its rows."""
-    from omnigraph.cli.output import Layout, ReadView, render
+    from omnigraph.cli.output import metadata_line, render
 
     if branch is not None and snapshot is not None:
-        raise InputError("--branch and --snapshot are mutually exclusive: pass one of them")
+        raise InputError("--branch and --at are mutually exclusive: pass one of them")
     if form is not None and as_json:
         raise InputError("--format and --json are mutually exclusive: pass one of them")
-    source = query_text(query_file, inline)
+    name, uri = name_and_uri(name, uri)
     values = parameters(params, params_file)
-    session = Session("query", store=store, profile=profile)
-    with session.open(read_only=True) as graph:
-        result = graph.query(source, values, name=name, branch=branch or "main", at=snapshot)
-        view = ReadView(
-            query_name=result.query_name,
-            branch=None if snapshot else (branch or "main"),
-            snapshot=snapshot,
-            columns=result.columns,
-            rows=result.to_pylist(),
-        )
-    defaults = session.config.defaults
-    layout = Layout(defaults.table_max_column_width, wrap=defaults.table_cell_layout == "wrap")
-    chosen = "json" if as_json else (form.value if form else defaults.output)
-    write_lines(render(view, chosen, layout))
+    session = Session("query", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    if query_file is None and inline is None and name is not None:
+        view = session.run_stored_query(name, values, branch=branch, snapshot=snapshot)
+    else:
+        source = query_text(query_file, inline)
+        with session.open(read_only=True) as graph:
+            result = graph.query(source, values, name=name, branch=branch or "main", at=snapshot)
+            view = read_view(result, branch=branch, snapshot=snapshot)
+    chosen = "json" if as_json else (form.value if form else session.config.defaults.output)
+    if verbose:
+        typer.echo(metadata_line(view), err=True)
+    write_lines(render(view, chosen, session.layout))

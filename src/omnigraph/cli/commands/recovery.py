@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import Json, Profile, Store, Uri
+from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -15,16 +15,25 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="recovery")
 
 
-def list_unfinished(uri: Uri = None, as_json: Json = False, store: Store = None, profile: Profile = None) -> None:
+def list_unfinished(
+    uri: Uri = None,
+    as_json: Json = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
+) -> None:
     """List the writes in flight or cut short; the next write settles those whose writer is gone."""
     from omnigraph.cli.output import to_json
     from omnigraph.wire import intent_output
 
-    session = Session("recovery list", uri=uri, store=store, profile=profile)
+    session = Session(
+        "recovery list", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
+    )
     with session.open(read_only=True) as graph:
         rows = [intent_output(intent) for intent in graph.maintenance.unfinished()]
     if as_json:
-        typer.echo(to_json({"uri": session.target.uri, "intents": rows}))
+        typer.echo(to_json({"uri": session.uri, "intents": rows}))
     elif not rows:
         typer.echo("no unfinished writes")
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.exits import FAILURE
-from omnigraph.cli.options import Json, Profile, Quiet, Store, Uri
+from omnigraph.cli.options import GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
 from omnigraph.cli.session import Session
 
 
@@ -23,21 +23,26 @@ def repair(
     discard: Annotated[
         bool, typer.Option("--discard", help="With --confirm: put tables back to what is published instead.")
     ] = False,
+    message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Show how table heads differ from what is published, and settle it when told to."""
     from omnigraph.cli.output import to_json
     from omnigraph.wire import repair_output
 
-    session = Session("repair", uri=uri, store=store, profile=profile)
+    session = Session(
+        "repair", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
+    )
     if confirm:
         session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
-        report = graph.maintenance.repair(confirm=confirm, force=force, discard=discard)
-    body = repair_output(report, uri=session.target.uri)
+        report = graph.maintenance.repair(confirm=confirm, force=force, discard=discard, message=message)
+    body = repair_output(report, uri=session.uri)
     if as_json:
         typer.echo(to_json(body))
     else:

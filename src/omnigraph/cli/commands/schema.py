@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from omnigraph.cli.inputs import read_text
-from omnigraph.cli.options import Actor, Json, Profile, Quiet, Schema, Store, Uri
+from omnigraph.cli.options import Actor, GraphId, Json, Message, Profile, Quiet, Schema, Server, Store, Uri
+from omnigraph.cli.schema_steps import describe_rows, describe_step
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
+Yes = Annotated[bool, typer.Option("--yes", help="Drop what holds data; earlier commits keep it.")]
 DataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Drops remove the data of earlier commits as well.")]
 
 
@@ -26,11 +29,23 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="schema")
 
 
-def show_schema(uri: Uri = None, as_json: Json = False, store: Store = None, profile: Profile = None) -> None:
-    """Print the accepted schema as it was written."""
-    session = Session("schema show", uri=uri, store=store, profile=profile)
+def show_schema(
+    uri: Uri = None,
+    form: Annotated[
+        Literal["text", "svg"], typer.Option("--format", help="The schema as it was written, or as a diagram.")
+    ] = "text",
+    as_json: Json = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
+) -> None:
+    """Print the accepted schema as it was written, or as a diagram."""
+    if form == "svg" and as_json:
+        raise InputError("--format and --json are mutually exclusive: pass one of them")
+    session = Session("schema show", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
-        source = graph.schema.source
+        source = graph.schema.to_svg() if form == "svg" else graph.schema.source
     if as_json:
         from omnigraph.cli.output import to_json
 
@@ -45,19 +60,21 @@ def plan_schema(
     allow_data_loss: DataLoss = False,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Show what accepting another schema would change; nothing is written."""
     from omnigraph.cli.output import to_json
 
     text = read_text(schema, what="schema")
-    session = Session("schema plan", uri=uri, store=store, profile=profile)
+    session = Session("schema plan", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         plan = graph.schema.plan(text, allow_data_loss=allow_data_loss).to_json()
     if as_json:
-        typer.echo(to_json({"uri": session.target.uri, **plan}))
+        typer.echo(to_json({"uri": session.uri, **plan}))
         return
-    typer.echo(f"schema plan for {session.target.uri}")
+    typer.echo(f"schema plan for {session.uri}")
     typer.echo(f"supported: {'yes' if plan['supported'] else 'no'}")
     write_lines(_step_lines(plan["steps"]))
 
@@ -66,24 +83,33 @@ def apply_schema(
     schema: Schema,
     uri: Uri = None,
     allow_data_loss: DataLoss = False,
+    yes: Yes = False,
     actor: Actor = None,
+    message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Accept another schema as one commit, or refuse it and change nothing."""
     from omnigraph.cli.output import to_json
 
     text = read_text(schema, what="schema")
-    session = Session("schema apply", uri=uri, store=store, profile=profile)
+    session = Session("schema apply", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
-        body = graph.schema.apply(text, allow_data_loss=allow_data_loss, actor=session.actor(actor)).to_json()
+        author = session.actor(actor)
+        confirmed = yes or (not allow_data_loss and not as_json and _confirm_drops(graph, text))
+        applied = graph.schema.apply(
+            text, allow_data_loss=allow_data_loss, confirm_drops=confirmed, actor=author, message=message
+        )
+        body = applied.to_json()
     if as_json:
-        typer.echo(to_json({"uri": session.target.uri, **body}))
+        typer.echo(to_json({"uri": session.uri, **body}))
         return
-    typer.echo(f"schema apply for {session.target.uri}")
+    typer.echo(f"schema apply for {session.uri}")
     write_lines(_step_lines(body["steps"]))
     typer.echo(f"applied: {'yes' if body['applied'] else 'no'}")
     typer.echo(f"manifest_version: {body['manifest_version']}")
@@ -95,10 +121,14 @@ def unlock_schema(
     as_json: Json = False,
     quiet: Quiet = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Remove the lock of a schema change on another machine that will not come back."""
-    session = Session("schema unlock", uri=uri, store=store, profile=profile)
+    session = Session(
+        "schema unlock", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
+    )
     if not confirm:
         raise InputError("a schema change may still be running where the lock was taken: pass --confirm to remove it")
     session.announce(quiet=quiet)
@@ -107,53 +137,28 @@ def unlock_schema(
     if as_json:
         from omnigraph.cli.output import to_json
 
-        typer.echo(to_json({"uri": session.target.uri, "unlocked": unlocked}))
+        typer.echo(to_json({"uri": session.uri, "unlocked": unlocked}))
     else:
         typer.echo("the schema lock is removed" if unlocked else "there is no schema lock")
 
 
+def _confirm_drops(graph: Any, text: str) -> bool:
+    """Ask whoever sits at the terminal whether what holds data may be dropped; False where nobody can be asked."""
+    if not sys.stdin.isatty():
+        return False
+    steps = graph.schema.plan(text).to_json()["steps"]
+    drops = [step for step in steps if step["kind"] in ("drop_type", "drop_property") and step.get("rows")]
+    if not drops:
+        return False
+    for step in drops:
+        typer.echo(f"- {describe_step(step)}", err=True)
+    answer = typer.prompt("Drop this data? Earlier commits keep it. Type 'yes' to continue", default="", err=True)
+    return str(answer).strip().lower() in ("yes", "y")
+
+
 def _step_lines(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield from (f"- {describe_step(step)}" for step in steps)
+    for step in steps:
+        yield f"- {describe_step(step)}"
+        yield from (f"    {line}" for line in describe_rows(step))
     if not steps:
         yield "no schema changes"
-
-
-def describe_step(step: dict[str, Any]) -> str:
-    """One step of a plan in words."""
-    kind, where = step["kind"], f"{step.get('type_kind')} '{step.get('type_name')}'"
-    name = f"'{step.get('type_name')}.{step.get('property_name')}'"
-    match kind:
-        case "add_type":
-            return f"add {step['type_kind']} '{step['name']}'"
-        case "rename_type":
-            return f"rename {step['type_kind']} '{step['from']}' to '{step['to']}'"
-        case "add_property":
-            return f"add property {name} ({_type_text(step['property_type'])}) on {where}"
-        case "rename_property":
-            return f"rename property '{step['type_name']}.{step['from']}' to '{step['to']}' on {where}"
-        case "add_constraint":
-            ((constraint, columns),) = step["constraint"].items()
-            return f"add @{constraint.lower()}({', '.join(columns)}) on {where}"
-        case "update_type_metadata":
-            return f"update the annotations of {step['type_kind']} '{step['name']}'"
-        case "update_property_metadata":
-            return f"update the annotations of property {name} on {where}"
-        case "drop_type":
-            return f"drop {step['type_kind']} '{step['name']}' ({step['mode']} mode)"
-        case "drop_property":
-            return f"drop property {name} of {where} ({step['mode']} mode)"
-        case "extend_enum":
-            return f"add {', '.join(step['added_values'])} to the enum of {name} on {where}"
-        case _:
-            code = f"[{step['code']}] " if step.get("code") else ""
-            return f"unsupported: {code}{step.get('entity')}: {step.get('reason')}"
-
-
-def _type_text(described: dict[str, Any]) -> str:
-    scalar = described["scalar"]
-    text = f"Vector({scalar['Vector']})" if isinstance(scalar, dict) else str(scalar)
-    if described.get("enum_values"):
-        text = f"enum({', '.join(described['enum_values'])})"
-    if described.get("list"):
-        text = f"[{text}]"
-    return f"{text}?" if described.get("nullable") else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import Branch, Json, Profile, Store, Uri
+from omnigraph.cli.options import Branch, GraphId, Json, Profile, Server, Store, Uri
 from omnigraph.cli.session import Session
 
 
@@ -14,13 +14,19 @@ def register(application: typer.Typer) -> None:
 
 
 def snapshot(
-    uri: Uri = None, branch: Branch = "main", as_json: Json = False, store: Store = None, profile: Profile = None
+    uri: Uri = None,
+    branch: Branch = "main",
+    as_json: Json = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
 ) -> None:
     """Show each type's version and row count."""
     from omnigraph.cli.output import to_json
     from omnigraph.wire import snapshot_output
 
-    session = Session("snapshot", uri=uri, store=store, profile=profile)
+    session = Session("snapshot", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         output = snapshot_output(graph.snapshot(branch))
     if as_json:

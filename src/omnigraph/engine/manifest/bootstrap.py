@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.engine.manifest.history import ACTORS_SCHEMA, COMMITS_SCHEMA
+from omnigraph.engine.manifest.commit_rows import ACTORS_SCHEMA, COMMITS_SCHEMA
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.manifest.records import CONFIG
 from omnigraph.engine.storage import layout

@@ -9,19 +9,22 @@ along everything that is known of it, so that it can be told as well after years
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.catalog import arrays
+from omnigraph.engine.manifest.commit_rows import actor_rows, commit_rows, read_commits
 from omnigraph.engine.manifest.records import CommitRecord, Head
+from omnigraph.engine.manifest.references import ULID_LENGTH, Spelling, micros, spelling, told
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.manifest.state import ManifestState
+from omnigraph.engine.manifest.states import States
+from omnigraph.engine.manifest.tags import Tags
+from omnigraph.engine.manifest.walk import Walk
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.evolve import stage_columns
 from omnigraph.engine.storage.handle import RowFilter, TableHandle
@@ -31,65 +34,21 @@ from omnigraph.errors import (
     CommitNotFoundError,
     ConflictError,
     FormatError,
+    InputError,
     NotFoundError,
     StorageError,
+    VersionReclaimedError,
 )
-from omnigraph.ids import MAIN, CommitId, stored_branch
-
-if TYPE_CHECKING:
-    from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.ids import MAIN, CommitId, Moment, stored_branch
 
 logger = logging.getLogger(__name__)
 
-_MICROS = pa.timestamp("us")
-
-COMMITS_SCHEMA = pa.schema(
-    [
-        pa.field("graph_commit_id", pa.utf8(), nullable=False),
-        pa.field("manifest_branch", pa.utf8()),
-        pa.field("manifest_version", pa.uint64(), nullable=False),
-        pa.field("parent_commit_id", pa.utf8()),
-        pa.field("merged_parent_commit_id", pa.utf8()),
-        pa.field("created_at", _MICROS, nullable=False),
-        pa.field("actor_id", pa.utf8()),
-        pa.field("properties", pa.utf8()),
-    ]
-)
-"""`properties` is JSON, null without any. A commit table without the last two columns gets them when it is next
-written; until then the table of actors tells who made a commit."""
-ACTORS_SCHEMA = pa.schema(
-    [
-        pa.field("graph_commit_id", pa.utf8(), nullable=False),
-        pa.field("actor_id", pa.utf8(), nullable=False),
-        pa.field("created_at", _MICROS, nullable=False),
-    ]
-)
 ARCHIVE_ATTEMPTS = 5
 FOUND_COMMITS = 1_024
-PAGE = 64
-"""Commits read from the commit table at least, when only the newest are wanted."""
+CANDIDATES = 8
+"""How many commits are named where a shortened id fits several."""
 _SEARCHED = 256
 """Manifest versions in which a commit of an earlier format is looked for first."""
-
-
-def _commit_rows(commits: Sequence[CommitRecord]) -> pa.Table:
-    columns: dict[str, list[object]] = {
-        name: [getattr(commit, name) for commit in commits] for name in COMMITS_SCHEMA.names if name != "properties"
-    }
-    columns["properties"] = [json.dumps(dict(c.properties)) if c.properties else None for c in commits]
-    return pa.table(columns, schema=COMMITS_SCHEMA)
-
-
-def _actor_rows(commits: Sequence[CommitRecord]) -> pa.Table:
-    named = [commit for commit in commits if commit.actor_id is not None]
-    return pa.table(
-        {
-            "graph_commit_id": [commit.graph_commit_id for commit in named],
-            "actor_id": [commit.actor_id for commit in named],
-            "created_at": [commit.created_at for commit in named],
-        },
-        schema=ACTORS_SCHEMA,
-    )
 
 
 def _among(ids: Sequence[str]) -> pa.compute.Expression:
@@ -101,38 +60,13 @@ def _below(version: int, count: int) -> str:
     return f"manifest_version <= {version} AND manifest_version > {max(0, version - count)}"
 
 
-def read_commits(rows: pa.Table, actors: pa.Table | None) -> dict[CommitId, CommitRecord]:
-    """The commits that rows of the commit table stand for; `actors` names those of rows that do not tell theirs."""
-    if not rows.num_rows:
-        return {}
-    named: dict[str, str] = {}
-    if actors is not None:
-        named = dict(zip(actors["graph_commit_id"].to_pylist(), actors["actor_id"].to_pylist(), strict=True))
-    for later in {"actor_id", "properties"}.difference(rows.schema.names):
-        rows = rows.append_column(later, pa.nulls(rows.num_rows, pa.utf8()))
-    created = rows.schema.get_field_index("created_at")
-    rows = rows.set_column(created, "created_at", rows["created_at"].cast(pa.int64()))
-    columns = (rows[name].to_pylist() for name in COMMITS_SCHEMA.names)
-    return {
-        commit_id: CommitRecord(
-            commit_id,
-            branch,
-            version,
-            parent,
-            merged,
-            actor or named.get(commit_id),
-            created_at,
-            json.loads(properties) if properties else {},
-        )
-        for commit_id, branch, version, parent, merged, created_at, actor, properties in zip(*columns, strict=True)
-    }
-
-
 class History:
     """The commits of one graph."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: States) -> None:
         self._manifest = manifest
+        self.tags = Tags(manifest.store.objects)
+        self._genesis: CommitRecord | None = None
         self._found: dict[CommitId, CommitRecord] = {}
 
     # --- the projection --------------------------------------------------------------------------------------------
@@ -147,23 +81,23 @@ class History:
         """
         ids = [commit.graph_commit_id for commit in commits]
         outside = {parent: commit for commit in commits for parent in commit.parents if parent not in set(ids)}
-        self._complete(layout.COMMIT_ACTORS, _actor_rows(commits))
-        held = self._complete(layout.GRAPH_COMMITS, _commit_rows(commits), list(outside))
+        self._complete(layout.COMMIT_ACTORS, actor_rows(commits))
+        held = self._complete(layout.GRAPH_COMMITS, commit_rows(commits), list(outside))
         lost = [(parent, child) for parent, child in outside.items() if parent not in held]
         if lost:
             self._put_back(lost)
         return ids
 
     def _put_back(self, lost: Sequence[tuple[CommitId, CommitRecord]]) -> None:
-        known = self._archived()
+        known = self.archived()
         found: dict[CommitId, CommitRecord] = {}
         try:
             for parent, child in lost:
-                found.update(self._recover(parent, child, {**known, **found}))
+                found.update(self.recovered(parent, child, {**known, **found}))
         except FormatError as exc:
             logger.warning("the commit table lacks older commits: %s", exc)
-        self._complete(layout.COMMIT_ACTORS, _actor_rows(list(found.values())))
-        self._complete(layout.GRAPH_COMMITS, _commit_rows(sorted(found.values(), key=lambda commit: commit.order)))
+        self._complete(layout.COMMIT_ACTORS, actor_rows(list(found.values())))
+        self._complete(layout.GRAPH_COMMITS, commit_rows(sorted(found.values(), key=lambda commit: commit.order)))
 
     def _complete(self, path: str, rows: pa.Table, asked: Sequence[CommitId] = ()) -> set[str]:
         """Append the rows whose commit the table does not hold yet, strictly, so that no commit is there twice.
@@ -175,7 +109,7 @@ class History:
                 handle = self._open_or_create(path, rows.schema)
                 held = self._held(handle, [*rows["graph_commit_id"].to_pylist(), *asked])
                 missing = rows.filter(pa.compute.invert(pa.compute.is_in(rows["graph_commit_id"], value_set=held)))
-                staged = stage_changes(handle, new_rows=missing)
+                staged = stage_changes(handle, new_rows=missing, read_soon=False)
                 if staged is not None:
                     self._manifest.store.commit(handle, staged, {})
                 return set(held.to_pylist())
@@ -186,7 +120,7 @@ class History:
     @staticmethod
     def _held(handle: TableHandle, ids: Sequence[str]) -> pa.Array:
         if not ids or not handle.fragments():
-            return arrays.array([], pa.utf8())
+            return pa.array([], pa.utf8())
         return handle.scan(["graph_commit_id"], _among(ids))["graph_commit_id"].combine_chunks()
 
     def _open_or_create(self, path: str, schema: pa.Schema) -> TableHandle:
@@ -211,7 +145,7 @@ class History:
         commits = self._manifest.snapshot(branch).state.commits
         self.archive(sorted(commits.values(), key=lambda commit: commit.order))
 
-    def _recover(
+    def recovered(
         self, missing: CommitId, child: CommitRecord, known: Mapping[CommitId, CommitRecord]
     ) -> dict[CommitId, CommitRecord]:
         """A commit that is not known and its ancestors up to known ones, from earlier versions of the manifest.
@@ -286,7 +220,7 @@ class History:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def _archived(self, filter: RowFilter | None = None) -> dict[CommitId, CommitRecord]:
+    def archived(self, filter: RowFilter | None = None) -> dict[CommitId, CommitRecord]:
         """The commits of the commit tables: all, or those a filter selects."""
         store = self._manifest.store
         if not store.exists(layout.GRAPH_COMMITS):
@@ -301,55 +235,128 @@ class History:
         wanted = None if filter is None else _among(commits["graph_commit_id"].to_pylist())
         return store.open(layout.COMMIT_ACTORS).scan(["graph_commit_id", "actor_id"], wanted)
 
-    def list(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitRecord]:
-        """The commits reachable from a branch's head, newest first."""
+    def list(
+        self,
+        branch: str = MAIN,
+        *,
+        limit: int | None = None,
+        actor: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> list[CommitRecord]:
+        """The commits reachable from a branch's head, newest first; times are Unix microseconds, both included.
+
+        A bound on their number, or on their age, bounds what is read.
+        """
         state = self._manifest.snapshot(branch).state
-        known: dict[CommitId, CommitRecord] = dict(state.commits)
-        found: dict[CommitId, CommitRecord] = {}
-        everything = False
-        todo: list[tuple[CommitId, CommitRecord | None]] = [] if state.head is None else [(state.head, None)]
-        while todo:
-            commit_id, child = todo.pop()
-            if commit_id in found:
-                continue
-            if commit_id not in known and not everything:
-                everything = limit is None or self._has_merges(found.values())
-                known = {**self._older(commit_id, child, None if everything else limit), **known}
-            if commit_id not in known and child is not None:
-                known.update(self._recover(commit_id, child, known))
-            commit = known.get(commit_id)
-            if commit is None:
-                raise FormatError(f"commit {commit_id} is the head of '{branch}' but recorded nowhere")
-            found[commit_id] = commit
-            todo.extend((parent, commit) for parent in commit.parents)
-            if limit is not None and len(found) >= limit and not everything and not self._has_merges(found.values()):
+        found: list[CommitRecord] = []
+        walk = Walk(_Archive(self), state.commits, all_of_it=limit is None and since is None)
+        for commit in walk.by_age(state.head) if limit != 0 else ():
+            if since is not None and commit.created_at < since:
                 break
-        ordered = sorted(found.values(), key=lambda commit: commit.order, reverse=True)
-        return ordered if limit is None else ordered[:limit]
+            if (actor is None or commit.is_by(actor)) and (until is None or commit.created_at <= until):
+                found.append(commit)
+                if len(found) == limit:
+                    break
+        return found
 
-    def _older(
-        self, wanted: CommitId, child: CommitRecord | None, limit: int | None
-    ) -> Mapping[CommitId, CommitRecord]:
-        """Commits from the commit table: all of them, or the wanted one and some that are likely wanted next."""
-        if limit is None or child is None:
-            return self._archived()
-        page = self._archived(_below(child.manifest_version, max(limit, PAGE)))
-        return page if wanted in page else {**page, **self._archived(_among([wanted]))}
+    def genesis(self) -> CommitRecord:
+        """The first commit of the graph, which tells it from every other one."""
+        if self._genesis is None:
+            known = [*self._manifest.snapshot(MAIN).state.commits.values()]
+            first = [commit for commit in known if commit.parent_commit_id is None]
+            first = first or list(self.archived("parent_commit_id IS NULL").values()) or [*self.line(MAIN)][-1:]
+            self._genesis = min(first, key=lambda commit: commit.order)
+        return self._genesis
 
-    @staticmethod
-    def _has_merges(commits: Iterable[CommitRecord]) -> bool:
-        return any(commit.merged_parent_commit_id is not None for commit in commits)
+    def newest(self, branch: str = MAIN) -> CommitRecord:
+        """The head of a branch.
+
+        Raises:
+            BranchNotFoundError: there is no such branch.
+        """
+        for commit in self.line(branch):
+            return commit
+        raise CommitNotFoundError(f"'{branch}' has no commit")
+
+    def line(self, branch: str = MAIN) -> Iterator[CommitRecord]:
+        """The commits that were the head of a branch, or of what it was created from, newest first; read as asked."""
+        state = self._manifest.snapshot(branch).state
+        return Walk(_Archive(self), state.commits).line(state.head)
 
     def find(self, commit_id: str) -> CommitRecord:
-        """One commit, wherever it was made.
+        """One commit, wherever it was made; its id may be shortened to a beginning that no other commit has.
 
         Raises:
             CommitNotFoundError: there is no such commit.
+            InputError: several commits begin so.
         """
+        if spelling(commit_id) is Spelling.COMMIT:
+            commit_id = commit_id.upper()
+            if len(commit_id) < ULID_LENGTH:
+                return self._shortened(commit_id)
         found = self.look_up(commit_id) or self._search(CommitId(commit_id))
         if found is None:
             raise CommitNotFoundError(f"there is no commit '{commit_id}'")
         return found
+
+    def _shortened(self, start: str) -> CommitRecord:
+        """The one commit whose id begins so."""
+        found = {
+            id: commit
+            for snapshot in self._manifest.snapshots()
+            for id, commit in snapshot.state.commits.items()
+            if id.startswith(start)
+        }
+        found.update(self.archived(f"graph_commit_id >= '{start}' AND graph_commit_id < '{start}~'"))
+        if not found:
+            raise CommitNotFoundError(f"there is no commit whose id begins with '{start}'")
+        if len(found) > 1:
+            ids = sorted(found, reverse=True)
+            more = f" and {len(ids) - CANDIDATES} more" if len(ids) > CANDIDATES else ""
+            raise InputError(
+                f"{len(ids)} commits begin with '{start}': {', '.join(ids[:CANDIDATES])}{more} — write more of the id",
+                code="ambiguous_commit",
+            )
+        return next(iter(found.values()))
+
+    def commit_at(self, at: Moment, branch: str = MAIN) -> CommitRecord:
+        """The commit that a name of the past stands for, whichever way it is spelled.
+
+        Raises:
+            CommitNotFoundError: nothing has this name, or it is a state without a commit.
+        """
+        if isinstance(at, str) and spelling(at) is Spelling.NAME:
+            tag = self.tags.find(at.strip())
+            found = self.look_up(at if tag is None else tag.graph_commit_id)
+            if found is None:
+                raise CommitNotFoundError(f"there is no commit and no tag '{at}'")
+            return found
+        if isinstance(at, str) and spelling(at) is Spelling.COMMIT:
+            return self.find(at)
+        if isinstance(at, datetime) or (isinstance(at, str) and spelling(at) is Spelling.TIME):
+            return self._newest_by(micros(at), branch)
+        head = self.snapshot_at(at, branch).head
+        if head is None:
+            raise CommitNotFoundError(f"'{at}' is a state of the graph that no commit made")
+        return self.find(head)
+
+    def whole_id(self, name: str) -> CommitId:
+        """The id of the commit that a condition names; a name that no commit has stays as it is, and fits no head."""
+        try:
+            return self.commit_at(name).graph_commit_id
+        except CommitNotFoundError:
+            return CommitId(name)
+
+    def _newest_by(self, moment: int, branch: str) -> CommitRecord:
+        """The commit that was the head of a branch at a time."""
+        oldest: CommitRecord | None = None
+        for commit in self.line(branch):
+            if commit.created_at <= moment:
+                return commit
+            oldest = commit
+        began = "" if oldest is None else f": its first commit was made at {told(oldest.created_at)}"
+        raise CommitNotFoundError(f"'{branch}' had no commit at {told(moment)}{began}")
 
     def look_up(self, commit_id: str) -> CommitRecord | None:
         """One commit from where commits are kept: the manifests of all branches, and the commit table."""
@@ -359,7 +366,7 @@ class History:
             return main[wanted]
         if wanted in self._found:
             return self._found[wanted]
-        archived = self._archived(_among([wanted]))
+        archived = self.archived(_among([wanted]))
         if wanted in archived:
             if len(self._found) >= FOUND_COMMITS:
                 self._found.clear()
@@ -381,23 +388,72 @@ class History:
                 return reachable[wanted]
         return None
 
-    def snapshot_at(self, at: str | int, branch: str = MAIN) -> Snapshot:
-        """The state a commit id, a snapshot id (`manifest:<branch>:v<version>`) or a manifest version names.
+    def snapshot_at(self, at: Moment, branch: str = MAIN) -> Snapshot:
+        """The state that a commit id, a tag, a time, a snapshot id (`manifest:<branch>:v<version>`) or a version names.
+
+        A time and a version are those of the branch.
 
         Raises:
             CommitNotFoundError: nothing has this name.
         """
-        if isinstance(at, int) or at.isdecimal():
+        if isinstance(at, int) or (isinstance(at, str) and spelling(at) is Spelling.VERSION):
             return self._manifest.snapshot(branch, version=int(at))
-        if at.startswith("manifest:"):
+        if isinstance(at, str) and spelling(at) is Spelling.SNAPSHOT:
             place, separator, version = at.removeprefix("manifest:").partition(":v")
             if not separator or not version.isdecimal():
                 raise CommitNotFoundError(f"'{at}' is not a snapshot id: it reads manifest:<branch>:v<version>")
             return self._manifest.snapshot(place, version=int(version))
-        commit = self.find(at)
+        return self.snapshot_of(self.commit_at(at, branch))
+
+    def snapshot_of(self, commit: CommitRecord) -> Snapshot:
+        """The state that a commit made.
+
+        Raises:
+            CommitNotFoundError: it was made on a branch that has been deleted.
+            VersionReclaimedError: cleanup has removed it.
+        """
         snapshot = self._manifest.snapshot(commit.manifest_branch or MAIN, version=commit.manifest_version)
         if snapshot.head != commit.graph_commit_id:
             raise CommitNotFoundError(
                 f"commit {commit.graph_commit_id} was made on a branch '{commit.manifest_branch}' that has been deleted"
             )
         return snapshot
+
+    def whole_snapshot(self, commit: CommitRecord) -> Snapshot:
+        """The state that a commit made, after a look at each of its tables.
+
+        Raises:
+            CommitNotFoundError: it was made on a branch that has been deleted.
+            VersionReclaimedError: cleanup has removed it, or a table that it needs.
+        """
+        snapshot = self.snapshot_of(commit)
+        for entry in snapshot.entries.values():
+            if not self._manifest.store.has_version(entry.path, entry.branch, entry.version):
+                raise VersionReclaimedError(
+                    f"commit {commit.graph_commit_id} needs version {entry.version} of '{entry.table_key}', which"
+                    " cleanup has removed; choose a newer commit",
+                    table_key=entry.table_key,
+                    version=entry.version,
+                )
+        return snapshot
+
+
+class _Archive:
+    """The commit table, as a walk through the history asks it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def page(self, version: int, count: int) -> Mapping[CommitId, CommitRecord]:
+        return self._history.archived(_below(version, count))
+
+    def named(self, commit_id: CommitId) -> Mapping[CommitId, CommitRecord]:
+        return self._history.archived(_among([commit_id]))
+
+    def everything(self) -> Mapping[CommitId, CommitRecord]:
+        return self._history.archived()
+
+    def recovered(
+        self, missing: CommitId, child: CommitRecord, known: Mapping[CommitId, CommitRecord]
+    ) -> Mapping[CommitId, CommitRecord]:
+        return self._history.recovered(missing, child, known)

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from omnigraph.engine.manifest import records
+from omnigraph.engine.manifest.history import History
+from omnigraph.engine.manifest.state import ManifestState
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ConflictError, FormatError
 from omnigraph.ids import MAIN, stored_branch
-
-if TYPE_CHECKING:
-    from omnigraph.engine.manifest.publish import Manifest
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,18 @@ ATTEMPTS = 10
 _KEY = "object_id"
 
 
-def migrate(manifest: Manifest, branch: str = MAIN) -> bool:
+class Migrated(Protocol):
+    """What the steps need to know of a manifest, of whatever format."""
+
+    store: TableStore
+    history: History
+
+    def decode(self, handle: TableHandle, branch: str) -> ManifestState:
+        """What a version of it says."""
+        ...
+
+
+def migrate(manifest: Migrated, branch: str = MAIN) -> bool:
     """Bring the manifest of a branch to today's format; False when it has it already, which costs one open.
 
     Raises:
@@ -54,7 +65,7 @@ def migrate(manifest: Manifest, branch: str = MAIN) -> bool:
     )
 
 
-def _annotate_key(manifest: Manifest, handle: TableHandle, branch: str) -> None:
+def _annotate_key(manifest: Migrated, handle: TableHandle, branch: str) -> None:
     """1 to 2: the rows' key is announced to Lance, which never lets it be changed afterwards."""
     found = handle.primary_key
     if found and found != [_KEY]:
@@ -66,7 +77,7 @@ def _annotate_key(manifest: Manifest, handle: TableHandle, branch: str) -> None:
     manifest.store.annotate(handle, schema=stamp, fields={} if found else {_KEY: records.PRIMARY_KEY})
 
 
-def _drop_run_branches(manifest: Manifest, handle: TableHandle, branch: str) -> None:
+def _drop_run_branches(manifest: Migrated, handle: TableHandle, branch: str) -> None:
     """2 to 3: branches of runs go; from here on their names are like any other."""
     names = manifest.store.table_branches(layout.MANIFEST)
     runs = [name for name in names if name.lstrip("/").startswith(RUN_BRANCH)]
@@ -75,7 +86,7 @@ def _drop_run_branches(manifest: Manifest, handle: TableHandle, branch: str) -> 
     manifest.store.annotate(handle, schema={records.STAMP: "3"})
 
 
-def _take_lineage_in(manifest: Manifest, handle: TableHandle, branch: str) -> None:
+def _take_lineage_in(manifest: Migrated, handle: TableHandle, branch: str) -> None:
     """3 to 4: the manifest tells its own commits and its head, the older ones stay in the commit table."""
     state = manifest.decode(handle, branch)
     manifest.history.adopt(branch, keep=state.commits)
@@ -83,7 +94,7 @@ def _take_lineage_in(manifest: Manifest, handle: TableHandle, branch: str) -> No
     manifest.store.annotate(complete, schema={records.STAMP: "4"})
 
 
-STEPS: dict[int, Callable[[Manifest, TableHandle, str], None]] = {
+STEPS: dict[int, Callable[[Migrated, TableHandle, str], None]] = {
     1: _annotate_key,
     2: _drop_run_branches,
     3: _take_lineage_in,

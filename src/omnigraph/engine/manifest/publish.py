@@ -12,10 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from omnigraph import failpoints
-from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, Lineage
 from omnigraph.engine.manifest.history import History
@@ -26,7 +25,8 @@ from omnigraph.engine.manifest.state import ManifestState, apply_changes, decode
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
-from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.storage.transactions import OPERATION_ID
 from omnigraph.engine.storage.translate import is_missing
 from omnigraph.errors import (
     BranchNotFoundError,
@@ -50,6 +50,8 @@ COMMIT_WINDOW = 64
 COMMITS_KEPT = 32
 ARCHIVE_EVERY = 8
 """Commits between two tries when the commit table cannot be written, so that trouble there slows few publishes."""
+BRANCH_STATES = 256
+"""Branches whose newest state is kept in memory; others may delete them, and nobody says so."""
 PAST_STATES = 32
 """Earlier states kept in memory, for those who ask several questions about one moment of the past."""
 PROBE_SECONDS = 60.0
@@ -85,6 +87,7 @@ class Manifest:
         self.history = History(self)
         self._cache: dict[str, _Seen] = {}
         self._past: dict[tuple[str, int, object], ManifestState] = {}
+        self._generation = store.generation
         self._lock = threading.Lock()
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -105,6 +108,8 @@ class Manifest:
         """
         if version is None:
             return self._newest(branch).snapshot
+        if self.store.is_local:
+            self._leave_replaced()
         # A branch deleted and created again may have another state of the same number; its mark is another, too.
         key = (branch, version, self._mark(branch))
         with self._lock:
@@ -152,7 +157,19 @@ class Manifest:
                 self._past.pop(next(iter(self._past)))
             self._past[key] = state
 
+    def _leave_replaced(self) -> None:
+        """Forget a graph that another was put in the place of; asking an object store takes a call, so seldom there.
+
+        Whoever finds out first renews the store for all, and the others see that it has another generation.
+        """
+        self.store.renew_if_replaced()
+        if self._generation != self.store.generation:
+            self._generation = self.store.generation
+            self.forget()
+
     def _newest(self, branch: str) -> _Seen:
+        if self.store.is_local:
+            self._leave_replaced()
         with self._lock:
             cached = self._cache.get(branch)
         now = time.monotonic()
@@ -165,6 +182,7 @@ class Manifest:
                 seen = replace(cached, at=now)
                 self._remember(branch, seen)
                 return seen
+        self._leave_replaced()
         return self._read_newest(branch)
 
     def _read_newest(self, branch: str) -> _Seen:
@@ -181,6 +199,8 @@ class Manifest:
                     raise
                 continue
             if self._mark(branch) == mark:
+                if branch == MAIN:
+                    self.store.anchor(layout.MANIFEST, handle.version)
                 return self._read(branch, _Seen(handle, snapshot, now, mark, is_current(handle)))
 
     def _read(self, branch: str, seen: _Seen) -> _Seen:
@@ -196,6 +216,16 @@ class Manifest:
     def _is_the_same(self, branch: str, cached: _Seen) -> bool:
         """Whether the branch is still the one that was cached, and not another that was given its name."""
         return branch == MAIN or (cached.mark is not None and self._mark(branch) == cached.mark)
+
+    def identity(self, branch: str) -> str:
+        """What a branch has for as long as it is there, and no other one of its name ever had; of main nothing."""
+        stored = stored_branch(branch)
+        if stored is None:
+            return ""
+        text = self.store.branch_identity(layout.MANIFEST, stored)
+        if text is None:
+            raise BranchNotFoundError(f"there is no branch '{branch}'")
+        return text
 
     def _mark(self, branch: str) -> object:
         stored = stored_branch(branch)
@@ -214,12 +244,17 @@ class Manifest:
             # A branch deleted and created again may come back at a lower version, so only main must grow.
             if known is None or branch != MAIN or known.handle.version <= seen.handle.version:
                 self._cache[branch] = seen
+            if len(self._cache) > BRANCH_STATES:
+                for name in [name for name in self._cache if name not in (MAIN, branch)][:1]:
+                    del self._cache[name]
 
-    def forget(self) -> None:
-        """Drop what is cached; the next read starts from storage."""
+    def forget(self, branch: str | None = None) -> None:
+        """Drop what is cached, of one branch or of all; the next read starts from storage."""
         with self._lock:
-            self._cache.clear()
-            self._past.clear()
+            for name in [name for name in self._cache if branch in (None, name)]:
+                del self._cache[name]
+            for key in [key for key in self._past if branch in (None, key[0])]:
+                del self._past[key]
 
     def make_current(self) -> None:
         """Bring main to today's format, which it usually has.
@@ -283,6 +318,8 @@ class Manifest:
                 continue
             published = Snapshot(after, self.store)
             self._remember(branch, _Seen(committed, published, time.monotonic(), seen.mark))
+            if branch == MAIN and self.store.is_local:
+                self.store.anchor(layout.MANIFEST, committed.version)
             return published
         raise PublishContentionError(
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
@@ -293,7 +330,7 @@ class Manifest:
         if time.monotonic() - seen.at >= PROBE_SECONDS:
             # This process stood still; meanwhile the next number may have been used and removed again.
             raise ConflictError("the state to publish on is too old to be sure of")
-        staged = stage_overwrite(seen.handle, records.to_table(after.rows()))
+        staged = stage_overwrite(seen.handle, records.to_table(after.rows()), read_soon=False)
         properties = {OPERATION_ID: operation_id} if operation_id is not None else {}
         committed = self.store.commit(seen.handle, staged, properties)
         if committed.version != after.version:

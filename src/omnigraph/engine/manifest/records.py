@@ -6,17 +6,18 @@ are carried along unchanged, so that a newer release's additions survive an olde
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import FormatError
-from omnigraph.ids import MAIN, CommitId, TableKey
+from omnigraph.ids import MAIN, CommitId, TableKey, check_message
 
 INTERNAL_SCHEMA_VERSION = 4
 STAMP = "omnigraph:internal_schema_version"
@@ -26,6 +27,19 @@ LINEAGE_FROM = 4
 CONFIG = {"table_version_management": "true"}
 WRITTEN_BY = "written_by"
 """The fact of a branch's table version that names the operation which made it."""
+MESSAGE = "omnigraph.message"
+"""The property of a commit that holds what its author said about it."""
+WRITES = "omnigraph.writes"
+"""The property of a commit that lists the writes it was made of, where they were several."""
+GROUP = "omnigraph.group"
+"""The property that tells a commit of several writes from every other one, whatever became of who made it."""
+REQUEST = "request"
+"""The property of a commit that names the request it answers."""
+KEY = "omnigraph.key"
+"""The property of a commit that holds the key under which its author may repeat the request."""
+RECEIPT = "omnigraph.receipt"
+"""The property of a commit that holds what its author was to be told of it, where nothing else tells that."""
+_OWN_PROPERTIES = frozenset({MESSAGE, WRITES, GROUP, RECEIPT})
 PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 
 MANIFEST_SCHEMA = pa.schema(
@@ -43,6 +57,7 @@ MANIFEST_SCHEMA = pa.schema(
     metadata={STAMP_KEY: str(INTERNAL_SCHEMA_VERSION)},
 )
 
+_RECORD = pa.struct(list(MANIFEST_SCHEMA))
 Row = dict[str, Any]
 
 
@@ -92,6 +107,43 @@ class SchemaRecord:
 
 
 @dataclass(frozen=True)
+class CommitWrite:
+    """One of the writes that a commit is made of: whose it is, what it is called, and how much it changed.
+
+    `tables` are the entities it loaded, by table, where it was a load.
+    """
+
+    actor_id: str | None = None
+    name: str | None = None
+    message: str | None = None
+    key: str | None = None
+    nodes: int = 0
+    edges: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is told of it; what it has not is left out."""
+        return {name: value for name, value in self.__dict__.items() if value}
+
+    def shown(self) -> dict[str, Any]:
+        """The write as every surface shows it."""
+        return {
+            "actor_id": self.actor_id,
+            "name": self.name,
+            "message": self.message,
+            "key": self.key,
+            "affected_nodes": self.nodes,
+            "affected_edges": self.edges,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> CommitWrite:
+        """The write that `to_json` told."""
+        return cls(**{name: value for name, value in body.items() if name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
 class CommitRecord:
     """One commit. `created_at` is Unix time in microseconds; `properties` are free facts of its writer."""
 
@@ -110,9 +162,50 @@ class CommitRecord:
         return tuple(p for p in (self.parent_commit_id, self.merged_parent_commit_id) if p is not None)
 
     @property
+    def time(self) -> datetime:
+        """When it was made."""
+        return datetime.fromtimestamp(self.created_at / 1_000_000, UTC)
+
+    @property
+    def message(self) -> str | None:
+        """What its author said about it."""
+        return self.properties.get(MESSAGE)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What else is recorded with it."""
+        return {name: value for name, value in self.properties.items() if name not in _OWN_PROPERTIES}
+
+    @property
+    def writes(self) -> tuple[CommitWrite, ...]:
+        """The writes that were published together as this commit; none where it is one write by itself."""
+        told = self.properties.get(WRITES)
+        return () if told is None else tuple(CommitWrite.from_json(each) for each in json.loads(told))
+
+    def is_by(self, actor: str) -> bool:
+        """Whether an actor made it, or one of its writes."""
+        return self.actor_id == actor or any(write.actor_id == actor for write in self.writes)
+
+    @functools.cached_property
     def order(self) -> tuple[int, int, str]:
         """What commits of one branch are sorted by."""
         return (self.manifest_version, self.created_at, self.graph_commit_id)
+
+
+def with_message(message: str | None, properties: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The properties of a commit together with what its author says about it.
+
+    Raises:
+        InputError: the message is blank, too long, or cannot be stored.
+    """
+    checked = check_message(message)
+    return {**(properties or {}), **({} if checked is None else {MESSAGE: checked})}
+
+
+def with_writes(writes: Sequence[CommitWrite], group: str) -> dict[str, str]:
+    """The properties of a commit that several writes share."""
+    told = json.dumps([write.to_json() for write in writes], separators=(",", ":"))
+    return {WRITES: told, GROUP: group}
 
 
 @dataclass(frozen=True)
@@ -134,10 +227,30 @@ def _row(object_id: str, object_type: str, table_key: str = "", **columns: Any) 
     return row
 
 
+R = TypeVar("R", TableLocation, TableEntry, Tombstone, CommitRecord)
+
+
+def _once(spell: Callable[[R], Row]) -> Callable[[R], Row]:
+    """Spell a record out once and keep the row with it: a publish writes every row, and few of them are new.
+
+    A record never changes, so nothing can make its row wrong; nobody may change the row.
+    """
+
+    @functools.wraps(spell)
+    def row(record: R) -> Row:
+        kept: Row | None = record.__dict__.get("_row")
+        if kept is None:
+            kept = record.__dict__["_row"] = spell(record)
+        return kept
+
+    return row
+
+
 def _incarnation_json(incarnation: int) -> str | None:
     return None if incarnation == 1 else json.dumps({"incarnation": incarnation})
 
 
+@_once
 def location_row(location: TableLocation) -> Row:
     """The `table` row of a registration."""
     return _row(
@@ -149,6 +262,7 @@ def location_row(location: TableLocation) -> Row:
     )
 
 
+@_once
 def entry_row(entry: TableEntry) -> Row:
     """The `table_version` row of a published version."""
     facts: dict[str, Any] = {"manifest_path": "", "manifest_size": None, "e_tag": None, "naming_scheme": "V2"}
@@ -166,6 +280,7 @@ def entry_row(entry: TableEntry) -> Row:
     )
 
 
+@_once
 def tombstone_row(tombstone: Tombstone) -> Row:
     """The `table_tombstone` row of a dropped table."""
     return _row(
@@ -177,6 +292,7 @@ def tombstone_row(tombstone: Tombstone) -> Row:
     )
 
 
+@_once
 def commit_row(commit: CommitRecord) -> Row:
     """The `graph_commit` row of a commit."""
     facts: dict[str, Any] = {
@@ -295,8 +411,9 @@ def read_head(row: Row) -> Head:
 
 def to_table(rows: list[Row]) -> pa.Table:
     """Rows as Arrow, in the schema of the table."""
-    columns = {name: [row[name] for row in rows] for name in MANIFEST_SCHEMA.names}
-    return pa.table(columns, schema=MANIFEST_SCHEMA)
+    # As one column of records, which Arrow takes apart by itself: every publish does this for every row.
+    table = pa.Table.from_struct_array(pa.array(rows, _RECORD))
+    return table.replace_schema_metadata(MANIFEST_SCHEMA.metadata)
 
 
 def read_stamp(schema: pa.Schema) -> int:

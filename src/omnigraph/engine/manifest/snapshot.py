@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
-from threading import Thread
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TypeAlias
 
-from omnigraph.dataclass import dataclass
+from omnigraph.engine.manifest.listed import state_table
 from omnigraph.engine.manifest.records import WRITTEN_BY, TableEntry
 from omnigraph.engine.manifest.state import ManifestState
-from omnigraph.engine.storage.handle import TABLE_KEY, TableHandle
-from omnigraph.engine.storage.tables import OPERATION_ID, TableStore
-from omnigraph.errors import GraphError, InternalError, StorageError, VersionReclaimedError
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.storage.transactions import OPERATION_ID
+from omnigraph.errors import InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
+from omnigraph.shown import Table
 
-READER = "reader"
-"""Where in the memo of a state whoever reads it can be told what will replace it."""
-logger = logging.getLogger(__name__)
-
-
-class ReadsTables(Protocol):
-    """A reader of one state."""
-
-    def follow(self, handles: Mapping[TableKey, TableHandle]) -> None:
-        """Get ready to read the state in which these tables have taken the place of others."""
-        ...
-
-    def settle(self, snapshot: Snapshot) -> None:
-        """The state is published: what was made ready for it may be used."""
-        ...
+StateIdentity: TypeAlias = tuple[Hashable, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """One immutable state of the graph on one branch. It never changes, whatever others commit."""
 
     state: ManifestState
     store: TableStore
+
+    def __repr__(self) -> str:
+        return self._table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self._table().to_html()
+
+    def _table(self) -> Table:
+        return state_table(f"{self.branch} at {self.head or self.id}, version {self.version}", self.entries)
 
     @property
     def branch(self) -> str:
@@ -56,10 +52,15 @@ class Snapshot:
         """The commit this state is."""
         return self.state.head
 
-    @property
-    def memo(self) -> dict[Any, Any]:
-        """What readers derive from this state, shared by every snapshot of it."""
-        return self.state.memo
+    @cached_property
+    def identity(self) -> StateIdentity:
+        """Names this state for ever: a branch made anew may count to the same version, but a commit occurs once.
+
+        States from before commits were recorded are told apart by their tables.
+        """
+        entries = () if self.head is not None else tuple(self.entries.values())
+        tables = tuple((entry.path, entry.branch, entry.version, entry.e_tag) for entry in entries)
+        return self.branch, self.version, self.head, tables
 
     @property
     def schema_hash(self) -> str | None:
@@ -97,7 +98,7 @@ class Snapshot:
         try:
             handle = self.store.open_pinned(entry.path, branch=entry.branch, version=entry.version, tag=entry.e_tag)
             self._check_writer(handle, entry)
-            handle.memo[TABLE_KEY] = table_key
+            handle.table_key = table_key
             return handle
         except StorageError as exc:
             if exc.kind != "not_found":
@@ -108,23 +109,10 @@ class Snapshot:
                 version=entry.version,
             ) from exc
 
-    def hand_over(self, handles: Mapping[TableKey, TableHandle]) -> Callable[[Snapshot], None]:
-        """Tell the reader of this state, if it has one, which tables a commit is about to put in their place.
-
-        The reader gets ready beside the caller, who has the commit to publish and waits for storage meanwhile. What is
-        returned wants to be told the state that was published.
-        """
-        reader: ReadsTables | None = self.memo.get(READER)
-        if reader is None:
-            return _ignore
-        thread = Thread(target=_following, args=(partial(reader.follow, dict(handles)),), name="omnigraph-follow")
-        thread.start()
-        return lambda published: None if thread.is_alive() else _following(partial(reader.settle, published))
-
     def _check_writer(self, handle: TableHandle, entry: TableEntry) -> None:
         """Refuse a version that only has the same number: that of a branch which was deleted and created anew."""
         writer = entry.metadata.get(WRITTEN_BY)
-        if entry.branch is None or writer is None or handle.memo.get(WRITTEN_BY) == writer:
+        if entry.branch is None or writer is None or handle.written_by == writer:
             return
         [made] = self.store.transactions(entry.path, entry.branch, after=entry.version - 1, upto=entry.version)
         if made.properties.get(OPERATION_ID) != writer:
@@ -134,16 +122,4 @@ class Snapshot:
                 table_key=entry.table_key,
                 version=entry.version,
             )
-        handle.memo[WRITTEN_BY] = writer
-
-
-def _ignore(published: Snapshot) -> None:
-    """For those who have no reader."""
-
-
-def _following(do: Callable[[], None]) -> None:
-    try:
-        do()
-    except (GraphError, OSError) as exc:
-        # Nothing is lost but time: the first query that needs the tables reads them itself, and says what is wrong.
-        logger.info("the next state could not be read ahead: %s", exc)
+        handle.written_by = writer

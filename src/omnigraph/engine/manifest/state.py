@@ -7,11 +7,9 @@ next one; both are pure, and the rows written are exactly the rows of the state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
-from omnigraph.dataclass import dataclass
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.records import (
@@ -48,11 +46,6 @@ class ManifestState:
     unknown: tuple[Row, ...] = field(default=(), compare=False)
     schema: SchemaRecord | None = None
 
-    @cached_property
-    def memo(self) -> dict[Any, Any]:
-        """What readers derive from this state, kept for as long as it is."""
-        return {}
-
     @property
     def entries(self) -> dict[TableKey, TableEntry]:
         """The visible tables in key order: the greatest version of each key, unless a tombstone hides it."""
@@ -87,7 +80,7 @@ class ManifestState:
             *(records.location_row(location) for _, location in sorted(self.locations.items())),
             *(records.entry_row(entry) for _, entry in sorted(self.latest.items())),
             *(records.tombstone_row(tombstone) for _, tombstone in sorted(self.tombstones.items())),
-            *(records.commit_row(commit) for commit in sorted(self.commits.values(), key=lambda c: c.order)),
+            *map(records.commit_row, sorted(self.commits.values(), key=attrgetter("order"))),
             *(records.head_row(head) for _, head in sorted(self.heads.items())),
             *([] if self.schema is None else [records.schema_row(self.schema)]),
             *self.unknown,

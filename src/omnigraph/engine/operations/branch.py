@@ -8,17 +8,29 @@ nobody's: the first write under the same name replaces them, and cleanup removes
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
+from omnigraph.engine.coordination.branch_lock import BranchLock, keeping, locked_branch, tags_being_made
+from omnigraph.engine.coordination.makers import maker_of, record_maker
+from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.schema_lock import refuse_while_locked
+from omnigraph.engine.manifest.lineage import apart, live_bases
+from omnigraph.engine.manifest.records import REQUEST, CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.recovery import heal
-from omnigraph.engine.recovery.branch_lock import BranchLock, locked_branch
-from omnigraph.engine.recovery.schema_lock import refuse_while_locked
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.gates import Gates
+from omnigraph.engine.recovery import IntentStore, heal
 from omnigraph.engine.storage import layout
-from omnigraph.errors import AlreadyExistsError, BranchNotFoundError, ConflictError, GraphError, InputError
+from omnigraph.engine.write.attached import attached
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.errors import (
+    AlreadyExistsError,
+    BranchNotFoundError,
+    ConflictError,
+    GraphError,
+    InputError,
+    NotFoundError,
+)
 from omnigraph.failpoints import (
     BRANCH_CREATE_AFTER_MANIFEST,
     BRANCH_CREATE_POST_NATIVE,
@@ -27,10 +39,43 @@ from omnigraph.failpoints import (
     BRANCH_DELETE_PRE_NATIVE,
     maybe_fail,
 )
-from omnigraph.ids import MAIN, BranchName, TableKey, check_actor, overlaps, parse_branch, stored_branch
+from omnigraph.ids import MAIN, BranchName, Moment, TableKey, overlaps, parse_branch, stored_branch
 
 _log = logging.getLogger(__name__)
 _GATE = TableKey("__branches__")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BranchInfo:
+    """One branch: where it stands, where it was created, and how far it is from another one."""
+
+    name: str
+    head: CommitRecord
+    created_from: str | None
+    """The branch it was created from; None for main."""
+    created_at_version: int | None
+    compared_with: str
+    ahead: int
+    """Commits it has and the other one has not."""
+    behind: int
+    """Commits the other one has and it has not."""
+
+
+def show_branch(context: GraphContext, name: str, *, into: str = MAIN) -> BranchInfo:
+    """Where a branch stands, also in relation to another one.
+
+    Raises:
+        BranchNotFoundError: there is no such branch.
+    """
+    branch, other = parse_branch(name), parse_branch(into)
+    history = context.manifest.history
+    head = history.newest(branch)
+    ahead, behind = apart(context.manifest, head.graph_commit_id, history.newest(other).graph_commit_id)
+    point = context.store.fork_points(layout.MANIFEST).get(branch)
+    parent, version = (None, None) if point is None else (point[0] or str(MAIN), point[1])
+    return BranchInfo(branch, head, parent, version, other, ahead, behind)
 
 
 def list_branches(context: GraphContext) -> list[str]:
@@ -38,63 +83,122 @@ def list_branches(context: GraphContext) -> list[str]:
     return context.manifest.branches()
 
 
-def create_branch(context: GraphContext, name: str, *, source: str = MAIN, actor: str | None = None) -> Snapshot:
-    """Create a branch at the newest state of another one; nothing is copied. Returns its state.
+def create_branch(
+    context: GraphContext, name: str, *, source: str = MAIN, at: Moment | None = None, actor: str | None = None
+) -> Snapshot:
+    """Create a branch at the newest state of another one, or at one of its past; nothing is copied. Returns its state.
 
     Raises:
         InputError: the name is not allowed, or this handle is read-only.
         AlreadyExistsError: there is a branch of this name.
         BranchNotFoundError: there is no source branch.
-        ConflictError: the name and that of a branch contain each other, or a schema change is in progress.
+        PolicyError: the actor may not create it.
+        CommitNotFoundError, VersionReclaimedError: there is no such moment, or it can no longer be read.
+        ConflictError: the name and that of a branch contain each other, a schema change is in progress, or the schema
+            was another one then.
     """
     branch, parent = parse_branch(name), parse_branch(source)
-    check_actor(actor)
+    context.admit("branch_create", actor, branch=parent, target_branch=branch)
     _refuse_read_only(context)
     heal(context.recovery)
-    with _one_at_a_time(context), locked_branch(context.recovery.intents, branch):
+
+    def create(lock: BranchLock) -> Snapshot:
         refuse_while_locked(context.recovery.intents, "creating a branch")
-        _refuse_taken(branch, context.manifest.branches())
-        origin = context.manifest.snapshot(parent)
-        _create(context, branch, origin)
+        _refuse_taken(context, branch, context.manifest.branches())
+        origin = context.manifest.snapshot(parent) if at is None else _origin(context, parent, at)
+        record_maker(context.store.objects, branch, attached().get(REQUEST))
+        lock.check()
+        failed_itself = True
         try:
+            _create(context, branch, origin)
+            failed_itself = False
             maybe_fail(BRANCH_CREATE_AFTER_MANIFEST)
             # Again, now that the branch is there: a schema change looks for branches after it has its lock.
             refuse_while_locked(context.recovery.intents, "creating a branch")
             return context.manifest.snapshot(branch)
-        except GraphError:
-            context.store.residual.delete_branch(layout.MANIFEST, branch)
+        except BaseException as failure:
+            # An interrupt says nothing about whether the branch is there, and nobody would look again.
+            if not (failed_itself and isinstance(failure, GraphError)):
+                context.store.residual.delete_branch(layout.MANIFEST, branch)
             raise
 
+    return _one_at_a_time(context, branch, create, locked_branch if at is None else keeping)
 
-def delete_branch(context: GraphContext, name: str, *, actor: str | None = None) -> None:
+
+def made_for(context: GraphContext, name: str, request: str) -> bool:
+    """Whether there is a branch of this name that was made for this request."""
+    branch = parse_branch(name)
+    there = context.store.branch_identity(layout.MANIFEST, branch) is not None
+    return there and maker_of(context.store.objects, branch) == request
+
+
+def _origin(context: GraphContext, parent: BranchName, at: Moment) -> Snapshot:
+    """A state of the past that a branch may begin at."""
+    history = context.manifest.history
+    commit = history.commit_at(at, parent)
+    origin = history.whole_snapshot(commit)
+    if context.catalog_of(origin, past=True).schema_hash != context.catalog.schema_hash:
+        raise ConflictError(
+            f"the schema has been changed since commit {commit.graph_commit_id}, and all branches share one schema:"
+            " choose a newer commit"
+        )
+    return origin
+
+
+def delete_branch(
+    context: GraphContext,
+    name: str,
+    *,
+    force: bool = False,
+    actor: str | None = None,
+    identity: str | None = None,
+    at: str | None = None,
+) -> None:
     """Delete a branch, with what only it has; commits that others build on stay.
+
+    With `force` also one at which others have parted, which can then no longer be merged with each other. `identity`
+    is the branch that is meant, should another one have its name by now; `at` is the commit it must still stand at.
 
     Raises:
         InputError: it is main, or this handle is read-only.
-        BranchNotFoundError: there is none of this name.
-        ConflictError: other branches were created from it or read its tables, or a write on it is in flight.
+        BranchNotFoundError: there is none of this name, or another one than is meant.
+        PolicyError: the actor may not delete it.
+        ConflictError: other branches were created from it or parted at it, a write on it is in flight, or it has moved.
     """
     branch = parse_branch(name)
-    check_actor(actor)
+    context.admit("branch_delete", actor, target_branch=branch)
     _refuse_read_only(context)
     if branch == MAIN:
         raise InputError("main cannot be deleted")
     heal(context.recovery)
-    with _one_at_a_time(context), locked_branch(context.recovery.intents, branch) as lock:
+
+    def delete(lock: BranchLock) -> None:
         refuse_while_locked(context.recovery.intents, "deleting a branch")
+        if identity is not None and context.store.branch_identity(layout.MANIFEST, branch) != identity:
+            raise BranchNotFoundError(f"the branch '{branch}' that was to be deleted is not there any more")
         gone = _deletable(context, branch)
+        if at is not None and gone.head != at:
+            raise ConflictError(f"'{branch}' has moved since it was looked at, and is not deleted")
+        if not force:
+            _refuse_only_base(context, branch)
         maybe_fail(BRANCH_DELETE_PRE_NATIVE)
         lock.check()
         _delete(context, branch)
         _reclaim(context, gone, lock)
-    context.manifest.forget()
+
+    _one_at_a_time(context, branch, delete)
+    context.manifest.forget(branch)
 
 
-@contextmanager
-def _one_at_a_time(context: GraphContext) -> Iterator[None]:
+def _one_at_a_time(
+    context: GraphContext,
+    branch: BranchName,
+    body: Callable[[BranchLock], T],
+    locked: Callable[[IntentStore, str, Callable[[BranchLock], T]], T] = locked_branch,
+) -> T:
     """Refs have no compare-and-swap, so those who change them take turns."""
-    with Gates.at(context.root).acquire([(_GATE, None)]):
-        yield
+    gates, intents = Gates.at(context.root), context.recovery.intents
+    return gates.behind([(_GATE, None)], lambda: locked(intents, branch, body))
 
 
 def _refuse_read_only(context: GraphContext) -> None:
@@ -102,9 +206,11 @@ def _refuse_read_only(context: GraphContext) -> None:
         raise InputError("this graph was opened read-only; open it read-write to change branches")
 
 
-def _refuse_taken(branch: BranchName, existing: list[str]) -> None:
+def _refuse_taken(context: GraphContext, branch: BranchName, existing: list[str]) -> None:
     if branch in existing:
         raise AlreadyExistsError(f"there is a branch '{branch}' already")
+    if context.manifest.history.tags.find(branch) is not None:
+        raise AlreadyExistsError(f"there is a tag '{branch}': a branch of that name would be hard to tell from it")
     for other in existing:
         if overlaps(branch, other):
             raise ConflictError(
@@ -132,15 +238,40 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
     children = sorted(name for name, parent in parents.items() if parent == branch)
     if children:
         raise ConflictError(f"'{branch}' cannot be deleted: '{children[0]}' was created from it; delete that first")
-    for other in context.manifest.snapshots():
-        for entry in other.entries.values() if other.branch != branch else ():
-            if entry.branch == branch:
-                raise ConflictError(f"'{branch}' cannot be deleted: '{other.branch}' reads its {entry.table_key}")
+    if tags_being_made(context.recovery.intents):
+        raise ConflictError(f"'{branch}' cannot be deleted while a tag is being made — retry")
+    tagged = [tag.name for tag in context.manifest.history.tags.list() if tag.manifest_branch == branch]
+    if tagged:
+        raise ConflictError(
+            f"'{branch}' cannot be deleted: the tag '{tagged[0]}' names a commit of it; delete that first"
+        )
+    # Only a branch that was created from this one, or from such a one, can read its tables, and there is none: a branch
+    # with children is not deleted. So no other branch needs to be looked at.
     # Again, now that the lock keeps new writers away: what a dead one left is settled while its branch is there.
     heal(context.recovery)
     if any(intent.branch == branch for intent in context.recovery.intents.pending()):
         raise ConflictError(f"'{branch}' cannot be deleted while a write on it is in flight — retry")
     return context.manifest.snapshot(branch)
+
+
+def _refuse_only_base(context: GraphContext, branch: BranchName) -> None:
+    """Keep a branch of which a commit is what two others would be compared with."""
+    for commit in sorted(live_bases(context.manifest, without=branch)):
+        record = context.manifest.history.find(commit)
+        if record.manifest_branch == branch and _is_there(context, record):
+            raise ConflictError(
+                f"'{branch}' cannot be deleted: other branches parted at its commit {commit}, and could not be merged"
+                " with each other without it — merge them first, or delete it with force"
+            )
+
+
+def _is_there(context: GraphContext, commit: CommitRecord) -> bool:
+    """False for a commit of an earlier branch of the same name, which was deleted with force."""
+    try:
+        context.manifest.history.snapshot_of(commit)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _delete(context: GraphContext, branch: BranchName) -> None:

@@ -18,11 +18,14 @@ from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.records import CommitRecord, TableEntry
 from omnigraph.engine.manifest.state import genesis
-from omnigraph.engine.recovery.schema_files import state_text
+from omnigraph.engine.schema.files import state_text
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import AlreadyExistsError, GraphError, StorageError
 from omnigraph.ids import CommitId, new_ulid, now_micros
+
+_OF_THE_SYSTEM = (".DS_Store", "lost+found")
+"""What an operating system puts into folders and volumes by itself."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +37,12 @@ def create_graph(store: TableStore, schema_source: str, *, force: bool = False) 
 
     Raises:
         ParseError, SchemaError: the schema is not valid; nothing was written.
-        AlreadyExistsError: the root holds a graph, or is being made into one.
+        AlreadyExistsError: the root holds a graph or something else, or is being made into one.
     """
     catalog = compile_schema(schema_source)
+    store.renew_if_replaced()
     _refuse_used_root(store, force=force)
+    store.objects.require_conditional_puts()
     if not _claim(store) and not force:
         raise AlreadyExistsError(
             f"'{store.root}' is being initialized, or an earlier attempt was cut short; pass --force to take over"
@@ -68,6 +73,21 @@ def _refuse_used_root(store: TableStore, *, force: bool) -> None:
         raise AlreadyExistsError(f"graph already initialized at '{store.root}'; open it, or choose another location")
     if not force and any(store.objects.exists(name) for name in layout.SCHEMA_FILES):
         raise AlreadyExistsError(f"graph already initialized at '{store.root}'; pass --force to overwrite")
+    strangers = _strangers(store)
+    if strangers:
+        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
+        raise AlreadyExistsError(
+            f"'{store.root}' holds other things ({shown}), and a graph has a folder of its own: choose another one,"
+            " such as graph.omni inside it"
+        )
+
+
+def _strangers(store: TableStore) -> list[str]:
+    """What lies at the root and is not of a graph; where an attempt was cut short, its leftovers are."""
+    names = [name for name in store.objects.names_at_root() if name not in _OF_THE_SYSTEM]
+    if not {*layout.SCHEMA_FILES, layout.INIT_CLAIM}.intersection(names):
+        return names
+    return [name for name in names if name.removesuffix(layout.STAGING_SUFFIX) not in layout.ROOT_NAMES]
 
 
 def _write_schema(store: TableStore, schema_source: str, catalog: Catalog) -> None:

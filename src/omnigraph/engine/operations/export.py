@@ -10,23 +10,28 @@ import base64
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.staging.blobs import read_blobs
-from omnigraph.engine.staging.entities import Entity, row_schema
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.literals import literal
+from omnigraph.engine.storage.outlet import outlet
+from omnigraph.engine.values.blobs import read_blobs
+from omnigraph.engine.values.entities import GIVEN, Entity, row_schema
 from omnigraph.errors import InputError
-from omnigraph.ids import TableKey, new_ulid
+from omnigraph.ids import TableKey
 
 RANGE_ROWS = 262_144
 BATCH_ROWS = 16_384
+BATCH_BYTES = 16 << 20
+WRITTEN_LINES = 4_096
 _SPECIAL = r'["\\\x00-\x1f]'
 
 
@@ -51,9 +56,14 @@ def _lines(catalog: Catalog, snapshot: Snapshot, chosen: Iterable[TableKey]) -> 
 
 def table_lines(handle: TableHandle, entity: Entity) -> Iterator[list[str]]:
     """The lines of one table by id, some at a time."""
-    for rows in _ordered(handle, entity):
-        for start in range(0, rows.num_rows, BATCH_ROWS):
-            yield json_lines(entity, rows.slice(start, BATCH_ROWS)).to_pylist()
+    for rows in table_rows(handle, entity):
+        yield from line_runs(entity, rows)
+
+
+def line_runs(entity: Entity, rows: pa.Table) -> Iterator[list[str]]:
+    """The load records of some rows, some at a time: a line joins all columns, and the lines of a run are one array."""
+    for piece in wide.pieces(rows, BATCH_ROWS, BATCH_BYTES):
+        yield json_lines(entity, piece).to_pylist()
 
 
 def chosen_tables(catalog: Catalog, types: Sequence[str], tables: Sequence[str]) -> list[TableKey]:
@@ -77,27 +87,24 @@ def chosen_tables(catalog: Catalog, types: Sequence[str], tables: Sequence[str])
     return [key for key in catalog.tables if key in wanted]
 
 
-def _ordered(handle: TableHandle, entity: Entity) -> Iterator[pa.Table]:
+def table_rows(handle: TableHandle, entity: Entity) -> Iterator[pa.Table]:
     """The rows by id, in pieces of bounded size."""
-    ids = handle.scan(["id"]).column("id").combine_chunks()
+    ids = wide.one_array(handle.scan(["id"]).column("id"))
     if len(ids) <= RANGE_ROWS:
-        yield _sorted(read_rows(handle, entity, None))
+        yield by_id(read_rows(handle, entity, None))
         return
-    ids = ids.take(pc.sort_indices(ids))
+    ids = wide.take(ids, pc.sort_indices(ids))
     starts = [ids[at].as_py() for at in range(0, len(ids), RANGE_ROWS)]
     for position, start in enumerate(starts):
-        limits = [f"id >= {_quoted(start)}"] if position else []
+        limits = [f"id >= {literal(start)}"] if position else []
         if position + 1 < len(starts):
-            limits.append(f"id < {_quoted(starts[position + 1])}")
-        yield _sorted(read_rows(handle, entity, " AND ".join(limits)))
+            limits.append(f"id < {literal(starts[position + 1])}")
+        yield by_id(read_rows(handle, entity, " AND ".join(limits)))
 
 
-def _sorted(rows: pa.Table) -> pa.Table:
-    return rows.take(pc.sort_indices(rows.column("id")))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def by_id(rows: pa.Table) -> pa.Table:
+    """The rows in the order of their ids."""
+    return wide.take_rows(rows, pc.sort_indices(rows.column("id")))
 
 
 def read_rows(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
@@ -123,21 +130,17 @@ def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
 
 
 def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
-    """Write lines to a file by way of a temporary one beside it; returns how many there were."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{new_ulid()}")
+    """Write lines to a file, which appears whole or not at all, or through a device or FIFO; returns how many.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     count = 0
-    try:
-        with open(partial, "w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(line)
-                file.write("\n")
-                count += 1
-        partial.replace(target)
-    except OSError as exc:
-        raise InputError(f"'{target}' cannot be written: {exc.strerror}") from exc
-    finally:
-        partial.unlink(missing_ok=True)
+    with outlet(path) as stream:
+        held = iter(lines)
+        while piece := list(islice(held, WRITTEN_LINES)):
+            stream.write(("\n".join(piece) + "\n").encode())
+            count += len(piece)
     return count
 
 
@@ -145,20 +148,24 @@ def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:
 
 
 def json_lines(entity: Entity, rows: pa.Table) -> pa.Array:
-    """The load record of every row, as text."""
+    """The load record of every row, as text; a record of an update has only what is given."""
     if isinstance(entity, EdgeType):
         parts: list[pa.Array | str] = [f'{{"edge":{json.dumps(entity.name)},"from":', _json(rows.column("src"))]
         parts += [',"to":', _json(rows.column("dst")), ',"data":{"id":', _json(rows.column("id"))]
     else:
         parts = [f'{{"type":{json.dumps(entity.name)},"data":{{"id":', _json(rows.column("id"))]
     for name in entity.properties:
-        parts += [f",{json.dumps(name)}:", _json(rows.column(name))]
+        member = [f",{json.dumps(name)}:", _json(rows.column(name))]
+        if entity.partial:
+            given = wide.one_array(rows.column(f"{GIVEN}{name}"))
+            member = [pc.if_else(given, pc.binary_join_element_wise(*member, ""), "")]
+        parts += member
     parts.append("}}")
     return pc.binary_join_element_wise(*parts, "")
 
 
 def _json(column: pa.ChunkedArray) -> pa.Array:
-    values = column.combine_chunks()
+    values = wide.one_array(column)
     texts = _list_texts(values) if _is_list(values.type) else _plain_texts(values)
     return pc.fill_null(texts, "null") if texts.null_count else texts
 
@@ -183,15 +190,25 @@ def _plain_texts(values: pa.Array) -> pa.Array:
     if pa.types.is_string(kind):
         return _quoted_texts(values)
     if pa.types.is_floating(kind):
-        texts = values.cast(pa.string())
-        whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
-        return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+        return _float_texts(values)
     if pa.types.is_date32(kind):
         return values.cast(pa.int32()).cast(pa.string())
     if pa.types.is_date64(kind):
         moments = pc.strftime(values.view(pa.timestamp("ms")), format="%Y-%m-%dT%H:%M:%SZ")
         return pc.binary_join_element_wise('"', moments, '"', "")
     return values.cast(pa.string())
+
+
+def _float_texts(values: pa.Array) -> pa.Array:
+    """Numbers with a point or exponent; what is not finite, and has no JSON number, as text."""
+    texts = values.cast(pa.string())
+    whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
+    texts = pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    if pc.all(pc.is_finite(values), min_count=0).as_py():
+        return texts
+    for written, text in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
+        texts = pc.if_else(pc.equal(texts, written), text, texts)
+    return texts
 
 
 def _quoted_texts(values: pa.Array) -> pa.Array:

@@ -6,22 +6,35 @@ The Spark pipeline loads what is too large for one process, with the same reader
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
+from omnigraph.catalog.defaults import at_moment
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.partial import partial
+from omnigraph.engine.commit.cancellation import Cancellation
+from omnigraph.engine.coordination.heartbeat import Heartbeat
+from omnigraph.engine.coordination.intent import WriterKind
+from omnigraph.engine.ingest.inputs import LoadFeeds, LoadRows, LoadSource, read_input, streamed
+from omnigraph.engine.ingest.spool import Spool
+from omnigraph.engine.manifest.records import CommitWrite, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
-from omnigraph.engine.recovery.intent import WriterKind
-from omnigraph.engine.staging.cancellation import Cancellation
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.inputs import LoadRows, LoadSource, read_input
-from omnigraph.engine.staging.transaction import Transaction, WriteLimits, WriteRequest
-from omnigraph.engine.staging.validate import check_duplicate_ids, check_unique_input
-from omnigraph.engine.staging.writer import write
+from omnigraph.engine.rules.validate import check_duplicate_ids, check_unique_input
+from omnigraph.engine.values.defaults import this_moment
+from omnigraph.engine.write.attached import foretold
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.group import Joining, write_together
+from omnigraph.engine.write.transaction import Transaction, WriteLimits, WriteRequest, WrittenFragments
+from omnigraph.engine.write.writer import write
 from omnigraph.errors import InputError
-from omnigraph.ids import MAIN, check_actor, parse_branch
+from omnigraph.ids import MAIN, CommitId, TableKey, parse_branch
 
 Watch: TypeAlias = Callable[[str, int], None]
+
+TOGETHER_ROWS = 1_024
+"""Up to so many rows a load may be published together with other writes."""
 
 
 def load(
@@ -31,35 +44,70 @@ def load(
     mode: LoadMode | str,
     branch: str = MAIN,
     actor: str | None = None,
+    message: str | None = None,
     base: Snapshot | None = None,
+    if_commit: CommitId | None = None,
     cancellation: Cancellation | None = None,
     limits: WriteLimits | None = None,
     progress: Watch | None = None,
 ) -> LoadResult:
     """Load a source as one commit, or nothing at all.
 
-    `base` is the snapshot the caller decided on, the newest one by default. `progress` hears the name of each phase
+    `base` is the snapshot the caller decided on, the newest one by default; `if_commit` makes the write conditional on
+    the branch's head. `progress` hears the name of each phase
     and how many rows were read.
 
     Raises:
-        ConstraintError: the data breaks a rule; `violations` names up to twenty records.
+        ConstraintError: the data breaks a rule, or `update` met an id that does not exist; `violations` names up to
+            twenty records.
         KeyConflictError: `append` met an id that exists.
         ConflictError: another write came in between.
         LimitError: it is larger than `limits` allow.
+        PolicyError: the actor may not change this branch.
     """
     mode = _mode(mode)
+    name = parse_branch(branch)
     request = WriteRequest(
-        parse_branch(branch),
+        name,
         WriterKind.LOAD,
-        check_actor(actor),
+        context.admit("change", actor, branch=name),
+        if_commit,
+        properties=with_message(message),
         cancellation=cancellation or Cancellation(),
         limits=limits or WriteLimits(),
     )
-    context.manifest.snapshot(request.branch)
-    started = time.perf_counter()
+    snapshot = context.manifest.snapshot(request.branch)
     watched = _Watched(progress)
+    catalog = reading_catalog(context.catalog, mode)
+    feeds = source if isinstance(source, LoadFeeds) else streamed(source, catalog)
+    # Records of an update are no rows yet, so they cannot be stored before the rest of each entity is known.
+    spools = feeds is not None and not context.read_only and request.limits.bytes_max is None
+    spools = spools and mode is not LoadMode.UPDATE
+
+    def read(fragments: WrittenFragments) -> LoadRows:
+        if feeds is not None and spools:
+            return Spool(base or snapshot, request.branch, fragments).read(feeds, watched.count)
+        return read_input(source if feeds is None else feeds, catalog, count=watched.count)
+
+    if not spools:
+        return _load(context, request, mode, read, base, watched)
+    # What is read is stored as it comes, so the staging begins before the write does.
+    heartbeat = Heartbeat.at(context.store.objects)
+    return heartbeat.staging(lambda: _load(context, request, mode, read, base, watched))
+
+
+def _load(
+    context: GraphContext,
+    request: WriteRequest,
+    mode: LoadMode,
+    read: Callable[[WrittenFragments], LoadRows],
+    base: Snapshot | None,
+    watched: _Watched,
+) -> LoadResult:
+    started = time.perf_counter()
     watched.enter("read")
-    rows = read_input(source, context.catalog, count=watched.count)
+    fragments = WrittenFragments()
+    rows = read(fragments)
     watched.rows = sum(table.num_rows for table in rows.tables.values())
     request.cancellation.check()
     _check_input(context, rows, mode)
@@ -71,32 +119,62 @@ def load(
     parsed = time.perf_counter()
     watched.enter("write")
 
-    def prepare(transaction: Transaction) -> None:
+    hear = foretold()
+    counts = {key: table.num_rows for key, table in sorted(rows.tables.items())}
+    loaded = LoadResult(
+        branch=request.branch,
+        mode=mode.value,
+        nodes={key.removeprefix("node:"): count for key, count in counts.items() if key.startswith("node:")},
+        edges={key.removeprefix("edge:"): count for key, count in counts.items() if key.startswith("edge:")},
+        actor_id=request.actor,
+        engine="local",
+    )
+
+    def prepare(transaction: Transaction) -> Transaction:
         for key, table in tables.items():
             entity = context.catalog.tables[key]
             if mode is LoadMode.OVERWRITE:
                 transaction.replace(entity, table)
+            elif mode is LoadMode.UPDATE:
+                transaction.patch(entity, table)
             elif mode is LoadMode.MERGE and key in rows.with_ids:
-                transaction.upsert(entity, table, ids_differ=bool(getattr(entity, "key", ())))
+                transaction.upsert(entity, table, ids_differ=bool(entity.key))
             else:
                 transaction.insert(entity, table, ids_are_fresh=key not in rows.with_ids)
             pending = transaction.pending(key)
             if pending is not None:
                 pending.values_checked = True
+        transaction.foretell(hear, lambda: loaded)
+        return transaction
 
-    written = write(context, request, prepare, base=base)
+    if mode is LoadMode.OVERWRITE or sum(counts.values()) > TOGETHER_ROWS:
+        written = write(context, request, prepare, base=base, fragments=fragments)
+    else:
+        joining = Joining(context, request, prepare, lambda _: _told(counts), fragments=fragments)
+        written = write_together(joining, base=base)
     finished = time.perf_counter()
-    counts = {key: table.num_rows for key, table in sorted(rows.tables.items())}
-    return LoadResult(
-        branch=request.branch,
-        mode=mode,
-        nodes={key.removeprefix("node:"): count for key, count in counts.items() if key.startswith("node:")},
-        edges={key.removeprefix("edge:"): count for key, count in counts.items() if key.startswith("edge:")},
+    return replace(
+        loaded,
         commit_id=None if written.committed is None else written.committed.commit_id,
-        actor_id=request.actor,
-        engine="local",
         seconds=finished - started,
         phases={"read": parsed - started, "write": finished - parsed},
+        bytes_written=sum(each.staged.bytes_added for each in written.value.writes.values() if each.staged is not None),
+    )
+
+
+def reading_catalog(catalog: Catalog, mode: LoadMode | str) -> Catalog:
+    """The schema as the records of a load are read by it: at one moment, and by its partial form for an update."""
+    return partial(catalog) if mode == LoadMode.UPDATE else at_moment(catalog, this_moment())
+
+
+def _told(counts: Mapping[TableKey, int]) -> CommitWrite:
+    """The load as the commit of several writes lists it."""
+    nodes = sum(count for key, count in counts.items() if key.startswith("node:"))
+    return CommitWrite(
+        name="load",
+        nodes=nodes,
+        edges=sum(counts.values()) - nodes,
+        tables={str(key): count for key, count in counts.items()},
     )
 
 

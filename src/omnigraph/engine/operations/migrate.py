@@ -12,38 +12,57 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.arrow import blob_columns, table_schema
-from omnigraph.catalog.migration import MigrationPlan, carry_key_order, key_orders, plan_migration
+from omnigraph.catalog.migration import DROPS_DATA, MigrationPlan, carry_key_order, plan_migration
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.resolve import compile_schema
-from omnigraph.catalog.steps import AddProperty, AddType, DropProperty, DropType, RenameProperty
-from omnigraph.engine.manifest.delta import Change, Lineage, RegisterTable, SetSchema, TombstoneTable, UpdateTable
-from omnigraph.engine.manifest.records import SchemaRecord, TableEntry
-from omnigraph.engine.manifest.schemas import keep_texts
+from omnigraph.catalog.steps import (
+    AddProperty,
+    AddType,
+    DropProperty,
+    DropType,
+    MakeNullable,
+    MakeRequired,
+    RenameProperty,
+    WidenProperty,
+)
+from omnigraph.engine.commit.kinds import SCHEMA_APPLY
+from omnigraph.engine.commit.path import Committed, commit_once
+from omnigraph.engine.commit.request import (
+    CommitRequest,
+    NewTable,
+    Requirements,
+    SchemaExchange,
+    Step,
+    TableCommit,
+)
+from omnigraph.engine.coordination.lock import HeldLock
+from omnigraph.engine.coordination.schema_lock import locked_schema
+from omnigraph.engine.manifest.records import TableEntry, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, WriterKind, heal, new_intent, roll_back
-from omnigraph.engine.recovery.contract import load_contract
-from omnigraph.engine.recovery.decide import RecoveryKind
-from omnigraph.engine.recovery.intent import Registration, TableTombstone
-from omnigraph.engine.recovery.schema_files import promote, stage_files
-from omnigraph.engine.recovery.schema_lock import LockRecord, acquire_lock, release_lock, still_holds
-from omnigraph.engine.staging.blobs import read_blobs
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.entities import row_schema
-from omnigraph.engine.staging.settings import strip_main
-from omnigraph.engine.storage import layout
-from omnigraph.engine.storage.evolve import stage_columns
+from omnigraph.engine.recovery import RecoveryContext, heal
+from omnigraph.engine.rules.existing import examine
+from omnigraph.engine.schema.accepted import load_contract
+from omnigraph.engine.schema.fills import fills_of
+from omnigraph.engine.storage.evolve import Fill, stage_columns
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.maintenance import stage_fence
-from omnigraph.engine.storage.staged import stage_overwrite
-from omnigraph.errors import ConflictError, GraphError, InputError, InternalError, RecoveryRequiredError
-from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
+from omnigraph.engine.storage.staged import StagedWrite, stage_overwrite
+from omnigraph.engine.values.blobs import read_blobs
+from omnigraph.engine.values.defaults import this_moment
+from omnigraph.engine.values.entities import row_schema
+from omnigraph.engine.write.attached import attached, foretold
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.settings import strip_main
+from omnigraph.errors import ConflictError, GraphError, InputError, SchemaError
+from omnigraph.ids import MAIN, CommitId, TableKey
 
 _log = logging.getLogger(__name__)
 
@@ -84,42 +103,74 @@ class SchemaApplyResult:
         }
 
 
+def plan_schema(context: GraphContext, desired: str, *, allow_data_loss: bool = False) -> MigrationPlan:
+    """The steps to another schema, with what the rows of main say to them; nothing is written.
+
+    Raises:
+        ParseError, SchemaError: it is not valid.
+    """
+    compiled = compile_schema(desired)
+    plan = plan_migration(context.catalog, compiled, allow_data_loss=allow_data_loss)
+    return examine(context.manifest.snapshot(MAIN), context.catalog, compiled, plan, this_moment())
+
+
 def apply_schema(
-    context: GraphContext, desired: str, *, allow_data_loss: bool = False, actor: str | None = None
+    context: GraphContext,
+    desired: str,
+    *,
+    allow_data_loss: bool = False,
+    confirm_drops: bool = False,
+    actor: str | None = None,
+    message: str | None = None,
 ) -> SchemaApplyResult:
     """Make `desired` the schema of the graph.
 
+    What holds data is dropped only with `confirm_drops`, after which earlier commits still have it, or with
+    `allow_data_loss`, after which nothing has it.
+
     Raises:
-        ParseError, SchemaError: it is not valid, or not reachable from the accepted one; nothing changed.
+        ParseError, SchemaError: it is not valid, or not reachable from the accepted one, or drops data without being
+            told to; nothing changed.
         ConflictError: there are other branches, another schema change or writers in the way; nothing changed.
+        PolicyError: the actor may not change the schema.
         RecoveryRequiredError: it is unfinished; the next write or open of the graph finishes it.
     """
-    check_actor(actor)
+    context.admit("schema_apply", actor, target_branch=MAIN)
+    said = with_message(message)
     if context.read_only:
         raise InputError("this graph was opened read-only; open it read-write to change its schema")
     compiled = compile_schema(desired)
     recovery = context.recovery
     heal(recovery)
     strip_main(context, actor)
-    lock = acquire_lock(recovery, actor)
-    try:
+
+    def change_schema(lock: HeldLock) -> SchemaApplyResult:
         failpoints.maybe_fail(failpoints.SCHEMA_HOLDING_LOCK)
         _wait_for_writers(recovery)
         _refuse_branches(context)
         accepted_text, accepted = load_contract(context.store, context.manifest)
+        snapshot, now = context.manifest.snapshot(MAIN), this_moment()
         plan = plan_migration(accepted, compiled, allow_data_loss=allow_data_loss)
         plan.require_supported()
-        snapshot = context.manifest.snapshot(MAIN)
+        plan = examine(snapshot, accepted, compiled, plan, now)
+        plan.require_supported()
+        if not (allow_data_loss or confirm_drops):
+            _refuse_drops(plan)
         if plan.is_empty:
             return SchemaApplyResult(plan, False, snapshot.version)
         target = carry_key_order(accepted, compiled, plan)
-        change = _SchemaChange(snapshot, plan, accepted, target, accepted_text, desired)
-        published, commit_id = _run(recovery, change, lock, actor)
+        change = _SchemaChange(snapshot, plan, accepted, target, accepted_text, desired, now)
         if allow_data_loss:
-            _erase(context, change, published)
-        return SchemaApplyResult(plan, True, published.version, commit_id)
-    finally:
-        release_lock(recovery, lock)
+            _refuse_tagged(context, change)
+        hear = foretold()
+        if hear is not None:
+            hear(SchemaApplyResult(plan, True, snapshot.version))
+        committed = commit_once(recovery, change.request(lock, actor, {**attached(), **said}))
+        if allow_data_loss:
+            _erase(context, change, committed)
+        return SchemaApplyResult(plan, True, committed.snapshot.version, committed.commit_id)
+
+    return locked_schema(recovery, actor, change_schema)
 
 
 def _wait_for_writers(recovery: RecoveryContext) -> None:
@@ -144,6 +195,26 @@ def _refuse_branches(context: GraphContext) -> None:
         )
 
 
+def _refuse_drops(plan: MigrationPlan) -> None:
+    """Refuse to drop what holds data, because nobody has said that it may go.
+
+    Raises:
+        SchemaError: the first such step, and how many rows it concerns.
+    """
+    for step in plan.steps:
+        if isinstance(step, DropType | DropProperty) and step.rows:
+            if isinstance(step, DropType):
+                code, name = DROPS_DATA[step.type_kind], step.name
+            else:
+                code, name = DROPS_DATA["property"], f"{step.type_name}.{step.property_name}"
+            rows = "1 row" if step.rows == 1 else f"{step.rows} rows"
+            raise SchemaError(
+                f"[{code}] {step.type_kind}:{name}: dropping it takes the data of"
+                f" {rows}; confirm the drops to keep it in earlier commits only, or allow data loss to remove it there"
+                " as well"
+            )
+
+
 # --- what the plan does to tables ------------------------------------------------------------------------------------
 
 
@@ -158,24 +229,12 @@ class _TableChange:
     renames: Mapping[str, str]
     changes_columns: bool
     rewrites_rows: bool = False
-
-    @property
-    def steps(self) -> int:
-        return 1 + self.changes_columns + self.rewrites_rows
-
-    @property
-    def version(self) -> int:
-        """The version the table reaches."""
-        return self.entry.version + self.steps
-
-    @property
-    def disappears(self) -> bool:
-        return self.new_key != self.entry.table_key
+    fills: tuple[Fill, ...] = ()
 
 
 @dataclass(frozen=True)
 class _SchemaChange:
-    """A supported plan on one snapshot, as effects, registrations and tombstones."""
+    """A supported plan on one snapshot, as what happens to each table."""
 
     snapshot: Snapshot
     plan: MigrationPlan
@@ -183,6 +242,7 @@ class _SchemaChange:
     target: Catalog
     accepted_text: str
     target_text: str
+    now: datetime
 
     @cached_property
     def tables(self) -> tuple[_TableChange, ...]:
@@ -196,7 +256,9 @@ class _SchemaChange:
         moved = {
             TableKey(f"{step.type_kind}:{step.type_name}")
             for step in self.plan.steps
-            if isinstance(step, AddProperty | RenameProperty | DropProperty)
+            if isinstance(
+                step, AddProperty | RenameProperty | DropProperty | WidenProperty | MakeNullable | MakeRequired
+            )
         }
         found = []
         for key, entry in self.snapshot.entries.items():
@@ -207,8 +269,27 @@ class _SchemaChange:
             kind, _, name = (new_key or key).partition(":")
             renames = self.plan.property_renames(kind, name)
             columns = new_key is not None and new_key in moved
-            found.append(_TableChange(entry, new_key, entity, renames, columns, new_key in self.erased_columns))
+            rewrites = new_key in self.erased_columns
+            fills = self._fills(key, new_key, renames) if columns and new_key is not None else ()
+            found.append(_TableChange(entry, new_key, entity, renames, columns, rewrites, fills))
         return tuple(found)
+
+    def _fills(self, key: TableKey, new_key: TableKey, renames: Mapping[str, str]) -> tuple[Fill, ...]:
+        """The columns whose values change; one that has no null needs no default."""
+        kind, _, name = new_key.partition(":")
+        complete = {
+            step.property_name
+            for step in self.plan.steps
+            if isinstance(step, MakeRequired) and (step.type_kind, step.type_name) == (kind, name) and not step.rows
+        }
+        before, after = self.accepted.tables[key], self.target.tables[new_key]
+        fills = fills_of(before, after, renames, self.now)
+        return tuple(
+            fill
+            for fill in fills.values()
+            if fill.name not in complete
+            or before.properties[fill.column].type.scalar != after.properties[fill.name].type.scalar
+        )
 
     @cached_property
     def erased_columns(self) -> set[TableKey | None]:
@@ -219,115 +300,45 @@ class _SchemaChange:
             if isinstance(step, DropProperty) and step.mode == "hard"
         }
 
-    @cached_property
-    def created(self) -> dict[TableKey, Registration]:
-        """The tables of new types, each at a place where none ever was."""
-        return {
-            key: Registration(key, layout.table_path(key, self._incarnation(key)), None, self._incarnation(key))
+    @property
+    def created(self) -> tuple[NewTable, ...]:
+        """The tables of new types."""
+        return tuple(
+            NewTable(key, table_schema(self.target.tables[key], blobs="stored"))
             for step in self.plan.steps
             if isinstance(step, AddType) and step.type_kind != "interface"
             for key in [TableKey(f"{step.type_kind}:{step.name}")]
-        }
-
-    @cached_property
-    def registrations(self) -> tuple[Registration, ...]:
-        """Every key that becomes visible: new types, and old tables under new names."""
-        renamed = [
-            Registration(table.new_key, table.entry.path, None, self._incarnation(table.new_key))
-            for table in self.tables
-            if table.new_key is not None and table.disappears
-        ]
-        return (*self.created.values(), *renamed)
-
-    def _incarnation(self, key: TableKey) -> int:
-        known = self.snapshot.state.locations.get(key)
-        return 1 if known is None else known.incarnation + 1
-
-    @property
-    def record(self) -> SchemaRecord:
-        """What the manifest is to say of the schema."""
-        return SchemaRecord(self.target.schema_hash, key_orders(self.target))
-
-    def intent(self, actor: str | None) -> Intent:
-        """The note of all of it."""
-        return new_intent(
-            WriterKind.SCHEMA_APPLY,
-            None,
-            tuple(Effect.on(t.entry.table_key, t.entry.path, t.entry.version, steps=t.steps) for t in self.tables),
-            actor_id=actor,
-            expected_head=self.snapshot.head,
-            registrations=self.registrations,
-            tombstones=tuple(TableTombstone(t.entry.table_key, t.version) for t in self.tables if t.disappears),
-            target_schema_hash=self.target.schema_hash,
-            commit_properties={SCHEMA_PROPERTY: self.target.schema_hash},
         )
 
-    def changes(self) -> list[Change]:
-        """What the publish says."""
-        changes: list[Change] = [RegisterTable(r.table_key, r.table_path, r.incarnation) for r in self.registrations]
-        changes.extend(UpdateTable(key, 1, None, 0) for key in self.created)
-        for table in self.tables:
-            if table.new_key is not None:
-                changes.append(UpdateTable(table.new_key, table.version, None, table.entry.row_count))
-            if table.disappears:
-                changes.append(TombstoneTable(table.entry.table_key, table.version))
-        return [*changes, SetSchema(self.record)]
-
-    def expected(self) -> dict[TableKey, int]:
-        """The versions everything rests on."""
-        expected = {table.entry.table_key: table.entry.version for table in self.tables}
-        for registration in self.registrations:
-            expected[registration.table_key] = self.snapshot.state.current_version(registration.table_key)
-        return expected
-
-
-# --- carrying it out -------------------------------------------------------------------------------------------------
-
-
-def _run(
-    recovery: RecoveryContext, change: _SchemaChange, lock: LockRecord, actor: str | None
-) -> tuple[Snapshot, CommitId]:
-    intent = recovery.intents.arm(change.intent(actor))
-    try:
-        _apply(recovery, change, intent)
-        if not still_holds(recovery, lock):
-            raise ConflictError("schema apply lost its lock; nothing was published — retry")
-        failpoints.maybe_fail(failpoints.SCHEMA_BEFORE_STAGING)
-        objects = recovery.store.objects
-        keep_texts(
-            objects,
-            change.snapshot.state,
-            accepted=change.accepted_text,
-            desired=change.target_text,
-            desired_hash=change.target.schema_hash,
+    def request(self, lock: HeldLock, actor: str | None, said: Mapping[str, str]) -> CommitRequest:
+        """All of it as one commit."""
+        return CommitRequest(
+            SCHEMA_APPLY,
+            MAIN,
+            self.snapshot,
+            tuple(_table_commit(self.snapshot, table) for table in self.tables),
+            creates=self.created,
+            schema=SchemaExchange(self.accepted_text, self.target_text, self.target, lock),
+            requires=Requirements(head=self.snapshot.head),
+            actor=actor,
+            properties={**said, SCHEMA_PROPERTY: self.target.schema_hash},
         )
-        stage_files(objects, change.target_text, change.target)
-    except BaseException as failure:
-        _undo(recovery, intent, failure)
-        raise
-    return _publish(recovery, change, intent)
 
 
-def _apply(recovery: RecoveryContext, change: _SchemaChange, intent: Intent) -> None:
-    store = recovery.store
-    for key, registration in sorted(change.created.items()):
-        if store.exists(registration.table_path):
-            # Left by an attempt that never published it, so nobody can have read or written it.
-            store.objects.delete_prefix(registration.table_path)
-        handle = store.create(registration.table_path, table_schema(change.target.tables[key], blobs="stored"))
-        if handle.version != 1:
-            raise InternalError(f"a new table of '{key}' began at version {handle.version}")
-    for table in change.tables:
-        base = change.snapshot.open(table.entry.table_key)
-        head = store.commit(base, stage_fence(base), intent.properties(1))
-        if table.changes_columns and table.entity is not None:
-            columns = stage_columns(head, table_schema(table.entity, blobs="stored"), table.renames)
-            head = store.commit(head, columns, intent.properties(2))
-            if table.rewrites_rows:
-                head = store.commit(head, stage_overwrite(head, _rows(head, table.entity)), intent.properties(3))
-        if head.version != table.version:
-            raise InternalError(f"'{table.entry.table_key}' reached version {head.version}, not {table.version}")
-        failpoints.maybe_fail(failpoints.SCHEMA_POST_TABLE_COMMIT)
+def _table_commit(snapshot: Snapshot, table: _TableChange) -> TableCommit:
+    """Take the table by a strict commit, then change its columns, then write its rows anew where a column must go."""
+    base = snapshot.open(table.entry.table_key)
+    steps: list[Step] = [stage_fence(base)]
+    if table.changes_columns and table.entity is not None:
+        columns = table_schema(table.entity, blobs="stored")
+        steps.append(lambda head: stage_columns(head, columns, table.renames, table.fills))
+        if table.rewrites_rows:
+            steps.append(partial(_rewrite, table.entity))
+    return TableCommit(table.entry, tuple(steps), table.new_key, base)
+
+
+def _rewrite(entity: NodeType | EdgeType, head: TableHandle) -> StagedWrite:
+    return stage_overwrite(head, _rows(head, entity))
 
 
 def _rows(handle: TableHandle, entity: NodeType | EdgeType) -> pa.RecordBatchReader:
@@ -347,75 +358,42 @@ def _rows(handle: TableHandle, entity: NodeType | EdgeType) -> pa.RecordBatchRea
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _publish(recovery: RecoveryContext, change: _SchemaChange, intent: Intent) -> tuple[Snapshot, CommitId]:
-    commit_id = intent.commit_id
-    if commit_id is None:
-        raise InternalError("an intent without a commit id cannot be published")
-    try:
-        failpoints.maybe_fail(failpoints.SCHEMA_AFTER_STAGING)
-        published = recovery.manifest.publish(
-            MAIN,
-            change.changes(),
-            lineage=Lineage(commit_id, intent.actor_id, now_micros(), None, dict(intent.commit_properties)),
-            expected=change.expected(),
-            expected_head=change.snapshot.head,
-            operation_id=intent.operation_id,
-        )
-        failpoints.maybe_fail(failpoints.SCHEMA_AFTER_MANIFEST_COMMIT)
-        promote(recovery.store.objects)
-    except ConflictError as refused:
-        if not _undo(recovery, intent, refused):
-            raise ConflictError(f"schema apply lost its write lease; nothing changed — retry ({refused})") from refused
-        return recovery.manifest.snapshot(MAIN), commit_id
-    except BaseException as failure:
-        # The tables and the files are ready, only the publish or the renames are in doubt. Whoever comes next ends it.
-        recovery.intents.abandon(intent.operation_id)
-        if isinstance(failure, GraphError):
-            raise RecoveryRequiredError(
-                f"the schema change {intent.operation_id} is prepared but unfinished ({failure}) — the next write or"
-                " open of the graph finishes it",
-                operation_id=intent.operation_id,
-            ) from failure
-        raise
-    recovery.intents.disarm(intent.operation_id)
-    return published, commit_id
-
-
-def _undo(recovery: RecoveryContext, intent: Intent, failure: BaseException) -> bool:
-    """Take everything back; True when it turns out to be published after all.
-
-    Raises:
-        RecoveryRequiredError: that was not possible now; recovery will do it.
-    """
-    resolution = roll_back(recovery, intent)
-    if resolution is not None and resolution.settled:
-        return resolution.outcome is RecoveryKind.ROLLED_FORWARD
-    raise RecoveryRequiredError(
-        f"the schema change {intent.operation_id} failed ({failure}) and could not be undone yet — the next write or"
-        " open of the graph does that",
-        operation_id=intent.operation_id,
-    ) from failure
-
-
 # --- hard drops ------------------------------------------------------------------------------------------------------
 
 
-def _erase(context: GraphContext, change: _SchemaChange, published: Snapshot) -> None:
-    """Remove the older versions of what was dropped for good; a failure leaves them to cleanup."""
+def _hard_drops(change: _SchemaChange) -> list[_TableChange]:
+    """The tables whose older versions go."""
     hard = {
         TableKey(f"{step.type_kind}:{step.name if isinstance(step, DropType) else step.type_name}")
         for step in change.plan.steps
         if isinstance(step, DropType | DropProperty)
     }
-    used = {entry.path for entry in published.entries.values()}
-    for table in change.tables:
-        if (table.new_key or table.entry.table_key) not in hard:
-            continue
+    return [table for table in change.tables if (table.new_key or table.entry.table_key) in hard]
+
+
+def _refuse_tagged(context: GraphContext, change: _SchemaChange) -> None:
+    """Refuse to remove for good what a tag keeps.
+
+    Raises:
+        ConflictError: which tag.
+    """
+    doomed = {table.entry.path for table in _hard_drops(change)}
+    for tag in context.manifest.history.tags.list() if doomed else ():
+        kept = context.manifest.history.snapshot_at(tag.graph_commit_id)
+        if doomed.intersection(entry.path for entry in kept.entries.values()):
+            raise ConflictError(f"the tag '{tag.name}' keeps what would be removed for good: delete the tag first")
+
+
+def _erase(context: GraphContext, change: _SchemaChange, committed: Committed) -> None:
+    """Remove the older versions of what was dropped for good; a failure leaves them to cleanup."""
+    used = {entry.path for entry in committed.snapshot.entries.values()}
+    for table in _hard_drops(change):
         try:
             if table.entry.path not in used:
                 context.store.objects.delete_prefix(table.entry.path)
                 continue
-            older = [version for version in context.store.versions(table.entry.path) if version < table.version]
+            reached = committed.tables[table.entry.table_key].head.version
+            older = [version for version in context.store.versions(table.entry.path) if version < reached]
             context.store.residual.cleanup_versions(table.entry.path, versions=older)
         except GraphError as exc:
             _log.warning("older versions of %s are left to cleanup: %s", table.entry.table_key, exc)

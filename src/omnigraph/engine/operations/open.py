@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from omnigraph.engine.coordination.schema_lock import clear_leftover_lock
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
-from omnigraph.engine.recovery.contract import load_contract, restore_derived_files
-from omnigraph.engine.recovery.schema_files import settle_leftovers
-from omnigraph.engine.recovery.schema_lock import clear_leftover_lock
-from omnigraph.engine.staging.context import GraphContext
+from omnigraph.engine.recovery.leftovers import settle_leftovers
+from omnigraph.engine.schema.accepted import load_contract, restore_derived_files
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import GraphNotFoundError, StorageError
 
 
@@ -26,11 +26,15 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
         ConflictError: the schema files contradict each other.
         InternalError: an unfinished write cannot be resolved; its sidecar is kept.
     """
+    store.renew_if_replaced()
     manifest = Manifest(store)
     try:
         if read_only:
             manifest.snapshot()
         else:
+            # A graph that is not there raises first: asking the store writes, and nothing shall be written then.
+            manifest.snapshot()
+            store.objects.require_conditional_puts()
             manifest.make_current()
     except StorageError as exc:
         if exc.kind == "not_found" or not store.exists(layout.MANIFEST):

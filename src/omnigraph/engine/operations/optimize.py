@@ -12,21 +12,20 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from omnigraph import failpoints
 from omnigraph.catalog.indexes import declared_indexes
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.manifest.delta import Lineage, UpdateTable
-from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.commit.drift import find_drift
+from omnigraph.engine.commit.kinds import OPTIMIZE
+from omnigraph.engine.commit.path import commit_once
+from omnigraph.engine.commit.request import CommitRequest, Requirements, Step, TableCommit
+from omnigraph.engine.coordination.heartbeat import Heartbeat
+from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.manifest.records import TableEntry, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.recovery import Effect, Intent, WriterKind, new_intent, roll_back
-from omnigraph.engine.recovery.drift import find_drift
-from omnigraph.engine.recovery.presence import Presence
 from omnigraph.engine.recovery.sweep import refuse_while_pending
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.gates import Gates
-from omnigraph.engine.staging.settings import strip_main
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.maintenance import (
     index_gaps,
@@ -37,8 +36,11 @@ from omnigraph.engine.storage.maintenance import (
     why_untrainable,
 )
 from omnigraph.engine.storage.staged import StagedWrite
-from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError, RecoveryRequiredError
+from omnigraph.engine.write.context import GraphContext
+from omnigraph.engine.write.settings import strip_main
+from omnigraph.errors import ConflictError, GraphError, InputError, PublishContentionError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_actor, now_micros
+from omnigraph.interrupts import holding, nothing
 
 ATTEMPTS = 5
 """How often the slow work is begun."""
@@ -102,27 +104,33 @@ class _Work:
     def productive(self) -> bool:
         return self.compaction is not None or self.has_gaps
 
-    @property
-    def steps(self) -> int:
-        return 1 + (self.compaction is not None) + self.has_gaps
+
+@dataclass(frozen=True)
+class _Author:
+    """Who the commit is attributed to, and what it says."""
+
+    actor: str | None
+    properties: Mapping[str, str]
 
 
-def optimize(context: GraphContext, *, actor: str | None = None, concurrency: int = CONCURRENCY) -> OptimizeReport:
+def optimize(
+    context: GraphContext, *, actor: str | None = None, message: str | None = None, concurrency: int = CONCURRENCY
+) -> OptimizeReport:
     """Compact tables and complete indexes on main.
 
     Raises:
         RecoveryRequiredError: a write is unfinished.
         ConflictError: writers kept changing the tables; nothing was published.
     """
-    check_actor(actor)
+    author = _Author(check_actor(actor), with_message(message))
     if context.read_only:
         raise InputError("this graph was opened read-only; open it read-write to optimize it")
     for attempt in range(ATTEMPTS):
         refuse_while_pending(context.recovery, "optimize")
         try:
             strip_main(context, actor)
-            with Presence.at(context.store.objects).staging():
-                return _run(context, actor, concurrency)
+            heartbeat = Heartbeat.at(context.store.objects)
+            return heartbeat.staging(lambda: _run(context, author, concurrency))
         except PublishContentionError:
             raise
         except ConflictError:
@@ -131,13 +139,12 @@ def optimize(context: GraphContext, *, actor: str | None = None, concurrency: in
     raise ConflictError("the tables kept changing while they were optimized — retry")
 
 
-def _run(context: GraphContext, actor: str | None, concurrency: int) -> OptimizeReport:
+def _run(context: GraphContext, author: _Author, concurrency: int) -> OptimizeReport:
     began = now_micros()
     snapshot = context.manifest.snapshot(MAIN)
     drifted = {drift.entry.table_key: drift for drift in find_drift(context.recovery, MAIN, snapshot.entries.values())}
     keys = [key for key in snapshot.entries if key not in drifted and key in context.catalog.tables]
-    with ThreadPoolExecutor(max_workers=max(1, concurrency)) as pool:
-        works = list(pool.map(lambda key: _stage(context, snapshot, key), keys))
+    works = _stage_all(context, snapshot, keys, concurrency)
     reports = {work.entry.table_key: _report(work) for work in works}
     for key, drift in drifted.items():
         reports[key] = TableReport(
@@ -146,15 +153,30 @@ def _run(context: GraphContext, actor: str | None, concurrency: int) -> Optimize
     productive = [work for work in works if work.productive]
     commit_id = None
     if productive:
-        with Gates.at(context.root).acquire((work.entry.table_key, None) for work in productive):
-            commit_id, done = _take(context, actor, snapshot, productive, began)
+        gates, gate_keys = Gates.at(context.root), [(work.entry.table_key, None) for work in productive]
+        commit_id, done = gates.behind(gate_keys, lambda: _take(context, author, snapshot, productive, began))
         reports.update(done)
     return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
 
 
+def _stage_all(context: GraphContext, snapshot: Snapshot, keys: list[TableKey], concurrency: int) -> list[_Work]:
+    """Stage side by side. Who interrupts is not made to wait for the tables that were begun; nothing comes of them."""
+    pool = ThreadPoolExecutor(max_workers=max(1, concurrency))
+
+    def stage() -> list[_Work]:
+        try:
+            return list(pool.map(lambda key: _stage(context, snapshot, key), keys))
+        except GraphError:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+    return holding(nothing, stage, lambda: pool.shutdown(wait=False, cancel_futures=True))
+
+
 def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
     entry, entity = snapshot.entry(key), context.catalog.tables[key]
-    base = snapshot.open(key)
+    # A handle of its own: while Lance builds an index it lets nobody else use the same one, not even to read.
+    base = context.store.open(entry.path, branch=entry.branch, version=entry.version)
     compaction = stage_compaction(base)
     gaps = index_gaps(base, declared_indexes(entity))
     blocked = {gap.spec.column: reason for gap in gaps if (reason := why_untrainable(base, gap.spec)) is not None}
@@ -172,21 +194,22 @@ def _stage(context: GraphContext, snapshot: Snapshot, key: TableKey) -> _Work:
 
 
 def _take(
-    context: GraphContext, actor: str | None, staged_on: Snapshot, works: list[_Work], began: int
+    context: GraphContext, author: _Author, staged_on: Snapshot, works: list[_Work], began: int
 ) -> tuple[CommitId, Mapping[TableKey, TableReport]]:
     """Commit what was staged, again while others are merely quicker to take a table: the slow work stays good."""
     for take in range(TAKES - 1):
-        current = _on_newest(context, staged_on, works)
+        newest, current = _on_newest(context, staged_on, works)
         try:
-            return _commit(context, actor, current, began)
+            return _commit(context, author, newest, current, began)
         except PublishContentionError:
             raise
         except ConflictError:
             time.sleep(random.uniform(0, TAKE_PAUSE_SECONDS * (take + 1)))
-    return _commit(context, actor, _on_newest(context, staged_on, works), began)
+    newest, current = _on_newest(context, staged_on, works)
+    return _commit(context, author, newest, current, began)
 
 
-def _on_newest(context: GraphContext, staged_on: Snapshot, works: list[_Work]) -> list[_Work]:
+def _on_newest(context: GraphContext, staged_on: Snapshot, works: list[_Work]) -> tuple[Snapshot, list[_Work]]:
     """The same work on the tables as they are now, where nothing but new rows has come since it was staged.
 
     Raises:
@@ -195,7 +218,7 @@ def _on_newest(context: GraphContext, staged_on: Snapshot, works: list[_Work]) -
     newest = context.manifest.snapshot(MAIN)
     if newest.schema_hash != staged_on.schema_hash:
         raise ConflictError("the schema was changed while the tables were optimized — retry")
-    return [_rebased(work, newest) for work in works]
+    return newest, [_rebased(work, newest) for work in works]
 
 
 def _rebased(work: _Work, newest: Snapshot) -> _Work:
@@ -224,89 +247,44 @@ def _report(work: _Work) -> TableReport:
 
 
 def _commit(
-    context: GraphContext, actor: str | None, works: list[_Work], began: int
+    context: GraphContext, author: _Author, newest: Snapshot, works: list[_Work], began: int
 ) -> tuple[CommitId, Mapping[TableKey, TableReport]]:
-    """Arm, apply, publish, disarm; before the first effect a conflict simply starts over."""
-    effects = tuple(
-        Effect.on(work.entry.table_key, work.entry.path, work.entry.version, steps=work.steps) for work in works
+    """Carry out the work as one commit; before the first effect a conflict simply starts over."""
+    indexed: dict[TableKey, tuple[str, ...]] = {}
+    request = CommitRequest(
+        OPTIMIZE,
+        MAIN,
+        newest,
+        tuple(_table_commit(work, indexed) for work in works),
+        requires=Requirements(staged_since=began),
+        actor=author.actor,
+        properties=author.properties,
     )
-    intent = context.recovery.intents.arm(new_intent(WriterKind.OPTIMIZE, None, effects, actor_id=actor))
-    if not Presence.at(context.store.objects).covers(began):
-        context.recovery.intents.disarm(intent.operation_id)
-        raise ConflictError("this process stood still, and what it had staged may have been reclaimed — retry")
-    heads: dict[TableKey, TableHandle] = {}
-    built: dict[TableKey, tuple[str, ...]] = {}
-    try:
-        for work in sorted(works, key=lambda work: work.entry.table_key):
-            built[work.entry.table_key] = _apply(context, intent, work, heads)
-    except ConflictError:
-        _give_up(context, intent, bool(heads))
-        raise
-    except GraphError:
-        _give_up(context, intent, True)
-        raise
-    changes = [
-        UpdateTable(work.entry.table_key, heads[work.entry.table_key].version, None, work.entry.row_count)
-        for work in works
-    ]
-    commit_id = intent.commit_id
-    assert commit_id is not None  # minted by new_intent
-    try:
-        failpoints.maybe_fail(failpoints.OPTIMIZE_POST_EFFECTS)
-        published = context.manifest.publish(
-            MAIN,
-            changes,
-            expected={work.entry.table_key: work.entry.version for work in works},
-            lineage=Lineage(commit_id, actor, now_micros()),
-            operation_id=intent.operation_id,
+    committed = commit_once(context.recovery, request)
+    return committed.commit_id, {
+        key: replace(
+            _done(work, committed.tables[key].head, committed.snapshot.version), indexes_built=indexed.get(key, ())
         )
-    except ConflictError:
-        _give_up(context, intent, True)
-        raise
-    except GraphError as failure:
-        # Every effect is there, only the publish is in doubt. Whoever comes next finishes it.
-        context.recovery.intents.abandon(intent.operation_id)
-        raise RecoveryRequiredError(
-            f"the tables were optimized but not published ({failure}) — the next write or open of the graph does that",
-            operation_id=intent.operation_id,
-        ) from failure
-    context.recovery.intents.disarm(intent.operation_id)
-    return commit_id, {
-        key: replace(_done(work, heads[key], published.version), indexes_built=built[key])
         for work in works
         for key in [work.entry.table_key]
     }
 
 
-def _apply(context: GraphContext, intent: Intent, work: _Work, heads: dict[TableKey, TableHandle]) -> tuple[str, ...]:
-    """Commit one table's work and return the columns it indexed.
-
-    Each head it reaches is noted, so that a failure in between is known to need undoing.
-    """
-    key = work.entry.table_key
-    step = 1
-    heads[key] = context.store.commit(work.base, stage_fence(work.base), intent.properties(step))
+def _table_commit(work: _Work, indexed: dict[TableKey, tuple[str, ...]]) -> TableCommit:
+    """Take the table by a strict commit, then compact and index it; the columns are told to `indexed`."""
+    steps: list[Step] = [stage_fence(work.base)]
     if work.compaction is not None:
-        step += 1
-        heads[key] = context.store.commit(heads[key], on_top(work.compaction, heads[key]), intent.properties(step))
-    if not work.has_gaps:
-        return ()
-    gaps = [
-        gap
-        for gap in index_gaps(heads[key], declared_indexes(work.entity))
-        if gap.spec.column not in {index.column for index in work.pending}
-    ]
-    staged = work.indexes or stage_indexes(heads[key], gaps)
-    if staged is not None:
-        heads[key] = context.store.commit(heads[key], staged, intent.properties(step + 1))
-    return tuple(gap.spec.column for gap in gaps)
+        steps.append(partial(on_top, work.compaction))
+    if work.has_gaps:
+        steps.append(partial(_index, work, indexed))
+    return TableCommit(work.entry, tuple(steps), work.entry.table_key, work.base)
 
 
-def _give_up(context: GraphContext, intent: Intent, had_effects: bool) -> None:
-    if had_effects:
-        roll_back(context.recovery, intent)
-    else:
-        context.recovery.intents.disarm(intent.operation_id)
+def _index(work: _Work, indexed: dict[TableKey, tuple[str, ...]], head: TableHandle) -> StagedWrite | None:
+    pending = {index.column for index in work.pending}
+    gaps = [gap for gap in index_gaps(head, declared_indexes(work.entity)) if gap.spec.column not in pending]
+    indexed[work.entry.table_key] = tuple(gap.spec.column for gap in gaps)
+    return work.indexes or stage_indexes(head, gaps)
 
 
 def _done(work: _Work, head: TableHandle, manifest_version: int) -> TableReport:

@@ -7,23 +7,43 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import pyarrow as pa
+
 from omnigraph.ids import CommitId
+from omnigraph.plan.results import rows_to_json
 
 
 class LoadMode(StrEnum):
     """What a load does to the tables its input names; other tables stay as they are.
 
-    `APPEND` refuses ids that exist, `MERGE` replaces the entities that have them, `OVERWRITE` replaces everything.
+    `APPEND` refuses ids that exist, `MERGE` replaces the entities that have them, `UPDATE` gives them what the input
+    has and refuses ids that do not exist, `OVERWRITE` replaces everything.
     """
 
     APPEND = "append"
     MERGE = "merge"
+    UPDATE = "update"
     OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True)
+class TouchedIds:
+    """The ids that one statement of a mutation has touched, in order; `more` says that there were others."""
+
+    ids: tuple[str, ...] = ()
+    more: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form that every surface shows."""
+        return {"ids": list(self.ids), "more": self.more}
+
+
+@dataclass(frozen=True)
 class MutationResult:
-    """What a mutation did; `commit_id` is None when nothing was affected and so nothing was committed."""
+    """What a mutation did; `commit_id` is None when nothing was affected and so nothing was committed.
+
+    `ids` has an entry for each statement, in their order. `returned` holds the rows of a `return`, where there is one.
+    """
 
     branch: str
     query_name: str
@@ -31,16 +51,27 @@ class MutationResult:
     affected_edges: int
     actor_id: str | None = None
     commit_id: CommitId | None = None
+    ids: tuple[TouchedIds, ...] = ()
+    returned: pa.Table | None = field(default=None, compare=False)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of a `return` as dictionaries with JSON-ready values; none where nothing is returned."""
+        return [] if self.returned is None else rows_to_json(self.returned)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form that every surface shows."""
-        return {
+        body: dict[str, Any] = {
             "branch": self.branch,
             "query_name": self.query_name,
             "affected_nodes": self.affected_nodes,
             "affected_edges": self.affected_edges,
             "actor_id": self.actor_id,
+            "ids": [touched.to_json() for touched in self.ids],
         }
+        if self.returned is not None:
+            body |= {"columns": self.returned.column_names, "rows": self.rows}
+        return body
 
 
 @dataclass(frozen=True)

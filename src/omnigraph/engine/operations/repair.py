@@ -7,17 +7,20 @@ is written: a repair cut short leaves drift as it was, or a restored table, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.engine.manifest.delta import Lineage, UpdateTable
-from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.commit.kinds import REPAIR
+from omnigraph.engine.commit.path import commit_once
+from omnigraph.engine.commit.request import CommitRequest, TablePointer
+from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.manifest.records import TableEntry, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.sweep import refuse_while_pending
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.gates import Gates
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import GraphError, InputError
-from omnigraph.ids import FORCED_REPAIR_ACTOR, MAIN, REPAIR_ACTOR, CommitId, TableKey, new_ulid, now_micros
+from omnigraph.ids import FORCED_REPAIR_ACTOR, MAIN, REPAIR_ACTOR, CommitId, TableKey
 
 # Lance's Python binding shows a fragment reservation, the first half of a compaction, as a bare `BaseOperation`.
 _HARMLESS = frozenset({"Rewrite", "ReserveFragments", "BaseOperation"})
@@ -69,7 +72,14 @@ class RepairReport:
         return any(table.action is RepairAction.REFUSED for table in self.tables)
 
 
-def repair(context: GraphContext, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairReport:
+def repair(
+    context: GraphContext,
+    *,
+    confirm: bool = False,
+    force: bool = False,
+    discard: bool = False,
+    message: str | None = None,
+) -> RepairReport:
     """Look at every table of main, and settle its drift as far as the flags allow.
 
     Without `confirm` nothing changes. `force` also publishes rows nobody vouches for; `discard` restores the
@@ -79,6 +89,7 @@ def repair(context: GraphContext, *, confirm: bool = False, force: bool = False,
         InputError: `force` or `discard` without `confirm`, or both together.
         RecoveryRequiredError: a write is unfinished.
     """
+    said = with_message(message)
     if (force or discard) and not confirm:
         raise InputError(f"--{'force' if force else 'discard'} changes what is published: pass --confirm as well")
     if force and discard:
@@ -88,12 +99,15 @@ def repair(context: GraphContext, *, confirm: bool = False, force: bool = False,
     refuse_while_pending(context.recovery, "repair")
     snapshot = context.manifest.snapshot(MAIN)
     keys = [(key, None) for key, entry in snapshot.entries.items() if entry.branch is None]
-    with Gates.at(context.root).acquire(keys):
+
+    def settle() -> RepairReport:
         refuse_while_pending(context.recovery, "repair")
         snapshot = context.manifest.snapshot(MAIN)
         seen = [_inspect(context, entry) for entry in snapshot.entries.values() if entry.branch is None]
         tables = tuple(_with_action(table, confirm=confirm, force=force, discard=discard) for table in seen)
-        return _carry_out(context, snapshot, tables)
+        return _carry_out(context, snapshot, tables, said)
+
+    return Gates.at(context.root).behind(keys, settle)
 
 
 def _inspect(context: GraphContext, entry: TableEntry) -> TableRepair:
@@ -133,7 +147,9 @@ def _with_action(table: TableRepair, *, confirm: bool, force: bool, discard: boo
     return TableRepair(**facts)
 
 
-def _carry_out(context: GraphContext, snapshot: Snapshot, tables: tuple[TableRepair, ...]) -> RepairReport:
+def _carry_out(
+    context: GraphContext, snapshot: Snapshot, tables: tuple[TableRepair, ...], said: Mapping[str, str]
+) -> RepairReport:
     publishing = [table for table in tables if table.action in (RepairAction.HEALED, RepairAction.FORCED)]
     discarding = [table for table in tables if table.action is RepairAction.DISCARDED]
     if not publishing and not discarding:
@@ -143,16 +159,17 @@ def _carry_out(context: GraphContext, snapshot: Snapshot, tables: tuple[TableRep
     for table in discarding:
         entry = snapshot.entry(table.table_key)
         versions[table.table_key] = context.store.restore(entry.path, None, entry.version, {}).version
-    commit_id = CommitId(new_ulid())
-    context.manifest.publish(
+    request = CommitRequest(
+        REPAIR,
         MAIN,
-        [_update(context, snapshot.entry(key), version) for key, version in sorted(versions.items())],
-        expected={key: snapshot.entry(key).version for key in versions},
-        lineage=Lineage(commit_id, FORCED_REPAIR_ACTOR if forced else REPAIR_ACTOR, now_micros()),
+        snapshot,
+        pointers=tuple(_pointer(context, snapshot.entry(key), version) for key, version in sorted(versions.items())),
+        actor=FORCED_REPAIR_ACTOR if forced else REPAIR_ACTOR,
+        properties=said,
     )
-    return RepairReport(tables, commit_id)
+    return RepairReport(tables, commit_once(context.recovery, request).commit_id)
 
 
-def _update(context: GraphContext, entry: TableEntry, version: int) -> UpdateTable:
+def _pointer(context: GraphContext, entry: TableEntry, version: int) -> TablePointer:
     rows = context.store.open(entry.path, version=version).count_rows()
-    return UpdateTable(entry.table_key, version, None, rows)
+    return TablePointer(entry, version, None, rows)

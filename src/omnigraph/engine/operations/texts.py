@@ -29,5 +29,6 @@ def _text_of(source: str | os.PathLike[str], suffix: str, what: str) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
         raise InputError(f"'{path}' is not UTF-8 text: {exc}") from exc
-    except OSError as exc:
-        raise InputError(f"the {what} file '{path}' cannot be read: {exc.strerror}") from exc
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise InputError(f"the {what} file {str(path)!a} cannot be read: {reason}") from exc

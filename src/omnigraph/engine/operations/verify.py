@@ -1,76 +1,57 @@
 """Walk a whole graph and report every inconsistency.
 
 Reads only, and repairs nothing. It looks at one snapshot per branch: what the manifest publishes against the heads of
-the tables, ids, edges and constraints of every row, the commit history, intents and audit rows, and what lies below
-the root without belonging to anything. What a living writer is doing at that moment is a note, not a problem.
+the tables, ids, edges and constraints of every row, the commit history, intents, locks and audit rows, the schema's
+files, and what lies below the root without belonging to anything. What a living writer is doing at that moment is a
+note, not a problem. What cannot be read is a problem like others, and the walk goes on behind it.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import table_schema
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.keys import id_from_key
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.commit.drift import DriftKind, find_drift
+from omnigraph.engine.coordination.owner import Liveness
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.verify_files import check_files
+from omnigraph.engine.operations.verify_report import Finding, VerifyReport
 from omnigraph.engine.recovery import Intent, audit
-from omnigraph.engine.recovery.drift import DriftKind, find_drift
-from omnigraph.engine.recovery.owner import Liveness
-from omnigraph.engine.staging.checks import check_rows
-from omnigraph.engine.staging.context import GraphContext
-from omnigraph.engine.staging.validate import check_unique_input
+from omnigraph.engine.rules.checks import check_rows
+from omnigraph.engine.rules.validate import check_unique_input
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.lance_internals import files
+from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, ConstraintError, GraphError
 from omnigraph.ids import MAIN, TableKey, node_key, stored_branch
 
+__all__ = ["Finding", "VerifyReport", "verify"]
+
 _SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it should be: `code` names the rule, `subject` what breaks it."""
-
-    code: str
-    subject: str
-    message: str
-
-
-@dataclass
-class VerifyReport:
-    """What a walk found. `problems` need somebody; `notes` pass by themselves."""
-
-    problems: list[Finding] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
-    branches: int = 0
-    tables: int = 0
-    rows: int = 0
-    commits: int = 0
-
-    @property
-    def clean(self) -> bool:
-        """True when nothing is wrong."""
-        return not self.problems
-
-    def problem(self, code: str, subject: str, message: str) -> None:
-        """Add something that is wrong."""
-        self.problems.append(Finding(code, subject, message))
-
-    def note(self, code: str, subject: str, message: str) -> None:
-        """Add something that is unusual but settles by itself."""
-        self.notes.append(Finding(code, subject, message))
+UNREADABLE = (GraphError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+"""What damaged rows and records make of the code that looks at them."""
 
 
 def verify(context: GraphContext) -> VerifyReport:
     """Check everything, and go on after each problem, so that one walk shows all of them."""
     report = VerifyReport()
-    intents = _check_intents(context, report)
-    for branch in context.manifest.branches():
+    intents: list[Intent] = []
+    with _noting(report, "intent", layout.RECOVERY_DIR):
+        intents = _check_intents(context, report)
+    branches: list[str] = [MAIN]
+    with _noting(report, "manifest", f"{layout.MANIFEST}/{files.BRANCH_REFS}"):
+        branches = context.manifest.branches()
+    for branch in branches:
         try:
             snapshot = context.manifest.snapshot(branch)
         except BranchNotFoundError:
@@ -81,11 +62,24 @@ def verify(context: GraphContext) -> VerifyReport:
             continue
         report.branches += 1
         _check_heads(context, snapshot, report)
-        _check_history(context, branch, report)
-        _check_content(context.catalog, snapshot, report)
-    _check_audit(context, report)
-    _check_places(context, intents, report)
+        with _noting(report, "history", branch):
+            _check_history(context, branch, report)
+        _check_content(context, snapshot, report)
+    with _noting(report, "audit", layout.RECOVERIES):
+        _check_audit(context, report)
+    with _noting(report, "places", context.root):
+        _check_places(context, intents, report)
+    check_files(context, report)
     return report
+
+
+@contextmanager
+def _noting(report: VerifyReport, code: str, subject: str) -> Iterator[None]:
+    """Whatever keeps a part from being checked is a problem, and the next part is checked all the same."""
+    try:
+        yield
+    except UNREADABLE as exc:
+        report.problem(code, subject, f"it cannot be checked: {type(exc).__name__}: {exc}")
 
 
 # --- what is published -----------------------------------------------------------------------------------------------
@@ -110,22 +104,37 @@ def _check_heads(context: GraphContext, snapshot: Snapshot, report: VerifyReport
         report.problem("manifest", key, "the schema declares this type, but no table of it is published")
 
 
-def _check_content(catalog: Catalog, snapshot: Snapshot, report: VerifyReport) -> None:
+def _check_content(context: GraphContext, snapshot: Snapshot, report: VerifyReport) -> None:
+    catalog = context.catalog
+    with _noting(report, "schema", snapshot.branch):
+        catalog = context.catalog_of(snapshot)
     ids: dict[TableKey, pa.ChunkedArray] = {}
     opened: dict[TableKey, TableHandle] = {}
     for entry in snapshot.entries.values():
         handle = _open(snapshot, entry, report)
         if handle is not None:
-            opened[entry.table_key] = handle
-            ids[entry.table_key] = handle.scan(["id"])["id"]
+            with _noting(report, "rows", f"{snapshot.branch}/{entry.table_key}"):
+                ids[entry.table_key] = _valid(handle.scan(["id"])["id"])
+                opened[entry.table_key] = handle
     for key, handle in opened.items():
         entity = catalog.tables.get(key)
         subject = f"{snapshot.branch}/{key}"
         report.tables += 1
         report.rows += len(ids[key])
-        _check_table(entity, handle, snapshot.entries[key], ids[key], subject, report)
+        with _noting(report, "rows", subject):
+            _check_table(entity, handle, snapshot.entries[key], ids[key], subject, report)
+        with _noting(report, "index", subject):
+            handle.check_indexes()
         if isinstance(entity, EdgeType):
-            _check_ends(entity, handle, ids, subject, report)
+            with _noting(report, "rows", subject):
+                _check_ends(entity, handle, ids, subject, report)
+
+
+def _valid(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose offsets and texts are what they claim to be, so that looking at them harms nobody."""
+    # A DateTime is stored as a date64, which Arrow wants to be whole days; its values cannot be out of bounds anyway.
+    values.validate(full=not pa.types.is_date64(values.type))
+    return values
 
 
 def _open(snapshot: Snapshot, entry: TableEntry, report: VerifyReport) -> TableHandle | None:
@@ -155,18 +164,27 @@ def _check_table(
         return
     declared = table_schema(entity, blobs="stored")
     # Columns are found by name; a table made by another release may have them in another order.
-    if {f.name: f.type for f in handle.schema} != {f.name: f.type for f in declared}:
+    if {f.name: _plain_type(f.type) for f in handle.schema} != {f.name: f.type for f in declared}:
         report.problem("schema", subject, "the table's columns are not those of its type")
         return
     _check_rules(entity, handle, subject, report)
 
 
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type a column is stored as; blobs are read back as an extension of theirs."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
 def _check_rules(entity: NodeType | EdgeType, handle: TableHandle, subject: str, report: VerifyReport) -> None:
     for batch in handle.scan_batches():
-        for violation in check_rows(entity, pa.Table.from_batches([batch]))[:_SHOWN]:
+        rows = pa.Table.from_batches([batch])
+        for column in rows.columns:
+            _valid(column)
+        for violation in check_rows(entity, rows)[:_SHOWN]:
             report.problem("constraint", subject, violation.message)
-    keys = entity.key if isinstance(entity, NodeType) else ()
-    columns = sorted({"id"}.union(keys, *entity.unique)) if entity.unique or keys else []
+        if entity.key:
+            _check_keys(entity, rows, subject, report)
+    columns = sorted({"id"}.union(entity.key, *entity.unique)) if entity.unique or entity.key else []
     if columns:
         try:
             check_unique_input(entity, handle.scan(columns))
@@ -174,15 +192,29 @@ def _check_rules(entity: NodeType | EdgeType, handle: TableHandle, subject: str,
             report.problem("constraint", subject, str(exc))
 
 
+def _check_keys(entity: NodeType | EdgeType, rows: pa.Table, subject: str, report: VerifyReport) -> None:
+    """The id of a keyed entity is text made from its key, so one of them without the other is damage."""
+    derived = id_from_key(entity, {name: rows[name] for name in entity.key})
+    differs = rows.filter(pc.fill_null(pc.not_equal(rows["id"], pa.chunked_array([derived])), True))
+    if differs.num_rows:
+        report.problem(
+            "key",
+            subject,
+            f"{differs.num_rows} entities have an id that is not that of their key: {_some(differs['id'])}",
+        )
+
+
 def _check_ends(
     edge: EdgeType, handle: TableHandle, ids: dict[TableKey, pa.ChunkedArray], subject: str, report: VerifyReport
 ) -> None:
     ends = handle.scan(["src", "dst"])
+    for column in ends.columns:
+        _valid(column)
     for column, type_name in (("src", edge.source), ("dst", edge.target)):
         known = ids.get(node_key(type_name))
         if known is None:
             continue
-        dangling = ends[column].filter(pc.invert(pc.is_in(ends[column], value_set=known.combine_chunks())))
+        dangling = ends[column].filter(pc.invert(pc.is_in(ends[column], value_set=wide.one_array(known))))
         if len(dangling):
             report.problem(
                 "dangling-edge", subject, f"{len(dangling)} edges have no {type_name} as {column}: {_some(dangling)}"
@@ -208,20 +240,13 @@ def _some(values: pa.Array | pa.ChunkedArray) -> str:
 
 
 def _check_history(context: GraphContext, branch: str, report: VerifyReport) -> None:
-    try:
-        commits = context.manifest.history.list(branch)
-    except GraphError as exc:
-        report.problem("history", branch, str(exc))
-        return
+    commits = context.manifest.history.list(branch)
     report.commits += len(commits)
-    own = [commit for commit in commits if (commit.manifest_branch or MAIN) == branch]
-    for newer, older in itertools.pairwise(own):
-        if newer.parent_commit_id != older.graph_commit_id:
+    for newer, older in itertools.pairwise(context.manifest.history.line(branch)):
+        if newer.manifest_version <= older.manifest_version:
             report.problem(
-                "history", newer.graph_commit_id, f"its parent is not the commit before it, {older.graph_commit_id}"
+                "history", newer.graph_commit_id, f"its version is not above that of its parent {older.graph_commit_id}"
             )
-        if newer.manifest_version == older.manifest_version:
-            report.problem("history", newer.graph_commit_id, "two commits claim one graph version")
 
 
 def _check_audit(context: GraphContext, report: VerifyReport) -> None:
@@ -232,8 +257,10 @@ def _check_audit(context: GraphContext, report: VerifyReport) -> None:
         seen.add(row.operation_id)
         try:
             context.manifest.history.find(row.commit_id)
-        except CommitNotFoundError:
-            report.problem("audit", row.operation_id, f"its commit {row.commit_id} does not exist")
+        except GraphError as exc:
+            gone = isinstance(exc, CommitNotFoundError)
+            message = f"its commit {row.commit_id} " + ("does not exist" if gone else f"cannot be read: {exc}")
+            report.problem("audit", row.operation_id, message)
 
 
 def _check_intents(context: GraphContext, report: VerifyReport) -> list[Intent]:
@@ -260,7 +287,7 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
     for name in layout.SCHEMA_FILES:
         if objects.exists(f"{name}.staging"):
             report.problem("staging-file", f"{name}.staging", "left by a schema change that was cut short")
-    snapshots = context.manifest.snapshots()
+    snapshots = _readable_snapshots(context)
     registered = {location.path for snapshot in snapshots for location in snapshot.state.locations.values()}
     # A type that was dropped and declared anew has a new place; earlier commits still read the old ones.
     earlier = {
@@ -275,9 +302,22 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
     owned = {(entry.path, entry.branch) for snapshot in snapshots for entry in snapshot.entries.values()}
     pinned = {(effect.table_path, effect.table_branch) for intent in intents for effect in intent.effects}
     for path in sorted(registered):
-        for ref in store.table_branches(path) if store.exists(path) else []:
+        refs: list[str] = []
+        with _noting(report, "refs", f"{path}/{files.BRANCH_REFS}"):
+            refs = store.table_branches(path) if store.exists(path) else []
+        for ref in refs:
             if (path, ref) not in owned | pinned:
                 report.note("orphan-fork", f"{path}@{ref}", "no branch publishes this ref; `cleanup` removes it")
+
+
+def _readable_snapshots(context: GraphContext) -> list[Snapshot]:
+    found = []
+    for branch in context.manifest.branches():
+        try:
+            found.append(context.manifest.snapshot(branch))
+        except GraphError:
+            continue  # reported where the branch itself was looked at
+    return found
 
 
 def _table_folders(listings: Iterable[list[str]]) -> Iterator[str]:

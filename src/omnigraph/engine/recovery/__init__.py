@@ -4,11 +4,11 @@ A writer arms an intent before its first effect and disarms it after the publish
 owner reads the world (`observe`), compares (`classify`), chooses (`decide`) and acts (`resolve`).
 """
 
-from omnigraph.engine.recovery.intent import Effect, Intent, WriterKind, new_intent
-from omnigraph.engine.recovery.observe import RecoveryContext
+from omnigraph.engine.coordination.context import RecoveryContext
+from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind, new_intent
+from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.recovery.rollback import roll_back, was_published
-from omnigraph.engine.recovery.sidecars import IntentStore
-from omnigraph.engine.recovery.sweep import heal, sweep
+from omnigraph.engine.recovery.sweep import heal, settle, sweep
 
 __all__ = [
     "Effect",
@@ -19,6 +19,7 @@ __all__ = [
     "heal",
     "new_intent",
     "roll_back",
+    "settle",
     "sweep",
     "was_published",
 ]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.dataclass import dataclass
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.layout import RECOVERIES
@@ -21,7 +21,7 @@ from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ConflictError, StorageError
 from omnigraph.failpoints import RECOVERY_AUDIT, RECOVERY_DISCARD_AUDIT, maybe_fail
-from omnigraph.ids import CommitId, OperationId, TableKey
+from omnigraph.ids import CommitId, OperationId, TableKey, storable
 
 _ATTEMPTS = 20
 
@@ -153,7 +153,7 @@ def _to_table(new: Sequence[AuditRow]) -> pa.Table:
         {
             "graph_commit_id": [row.commit_id for row in new],
             "recovery_kind": [row.kind.value for row in new],
-            "recovery_for_actor": [row.actor for row in new],
+            "recovery_for_actor": [None if row.actor is None else storable(row.actor) for row in new],
             "operation_id": [row.operation_id for row in new],
             "sidecar_writer_kind": [row.writer_kind for row in new],
             "per_table_outcomes_json": [json.dumps([o.__dict__ for o in row.outcomes]) for row in new],

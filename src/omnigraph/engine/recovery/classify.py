@@ -8,20 +8,11 @@ version and the head, and whether they are all that was planned. Everything here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.dataclass import dataclass
-from omnigraph.engine.recovery.intent import (
-    CONFIRMATION_FLOOR,
-    IDENTITY_FLOOR,
-    PROPERTY_COMPENSATES,
-    PROPERTY_OPERATION,
-    PROPERTY_RESTORES,
-    PROPERTY_STEP,
-    Effect,
-    WriterKind,
-)
-from omnigraph.engine.storage.tables import TransactionInfo
+from omnigraph.engine.coordination.intent import CONFIRMATION_FLOOR, IDENTITY_FLOOR, Effect, WriterKind
+from omnigraph.engine.storage.transactions import COMPENSATES, OPERATION_ID, RESTORES, STEP, TransactionInfo
 from omnigraph.ids import OperationId
 
 
@@ -118,19 +109,19 @@ def _by_identity(seen: Observation, kind: WriterKind, schema_version: int, opera
     if not any(owned):
         return TableState.NO_MOVEMENT
     strangers = [commit for commit, own in zip(drift, owned, strict=True) if not own]
-    if any(commit.properties.get(PROPERTY_OPERATION) not in seen.kin for commit in strangers):
+    if any(commit.properties.get(OPERATION_ID) not in seen.kin for commit in strangers):
         return TableState.FOREIGN_MIXED
     last = drift[-1]
-    if PROPERTY_COMPENSATES in last.properties:
-        undone = last.properties.get(PROPERTY_RESTORES) == str(seen.pinned)
+    if COMPENSATES in last.properties:
+        undone = last.properties.get(RESTORES) == str(seen.pinned)
         return TableState.COMPENSATED if undone else TableState.INCOMPLETE_PHASE_B
-    if not all(owned) or any(PROPERTY_COMPENSATES in commit.properties for commit in drift):
+    if not all(owned) or any(COMPENSATES in commit.properties for commit in drift):
         return TableState.INCOMPLETE_PHASE_B
     return TableState.ROLLED_PAST_EXPECTED if _complete(seen, kind, schema_version) else TableState.INCOMPLETE_PHASE_B
 
 
 def _is_ours(commit: TransactionInfo, kind: WriterKind, operation_id: OperationId) -> bool:
-    owner = commit.properties.get(PROPERTY_OPERATION)
+    owner = commit.properties.get(OPERATION_ID)
     if owner is None:
         return kind in _MAINTENANCE_KINDS and commit.operation in MAINTENANCE_OPERATIONS
     return owner == operation_id
@@ -144,13 +135,13 @@ def _complete(seen: Observation, kind: WriterKind, schema_version: int) -> bool:
         return True
     if mode_of(kind, schema_version) is Mode.CONFIRMED:
         return seen.effect.confirmed_version == seen.head
-    steps = [commit.properties.get(PROPERTY_STEP) for commit in seen.drift]
+    steps = [commit.properties.get(STEP) for commit in seen.drift]
     return steps == [str(step + 1) for step in range(seen.effect.steps)]
 
 
 def was_undone(observation: Observation, operation_id: OperationId) -> bool:
     """True when a published version of the table is this operation's own restore: it was rolled back and shown."""
     return any(
-        commit.version <= observation.pinned and commit.properties.get(PROPERTY_COMPENSATES) == operation_id
+        commit.version <= observation.pinned and commit.properties.get(COMPENSATES) == operation_id
         for commit in observation.commits
     )

@@ -7,11 +7,11 @@ One decision for all effects, because a write is visible whole or not at all. Pu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.dataclass import dataclass
+from omnigraph.engine.coordination.intent import WriterKind
 from omnigraph.engine.recovery.classify import TableState
-from omnigraph.engine.recovery.intent import WriterKind
 
 
 class Action(StrEnum):

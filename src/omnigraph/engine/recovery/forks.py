@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from omnigraph.engine.recovery.branch_lock import locked_branch
-from omnigraph.engine.recovery.observe import RecoveryContext
+from omnigraph.engine.coordination.branch_lock import BranchLock, locked_branch
+from omnigraph.engine.coordination.context import RecoveryContext
 from omnigraph.errors import GraphError
 from omnigraph.failpoints import CLEANUP_FORK, maybe_fail
 
@@ -46,22 +47,33 @@ def drop_fork(ctx: RecoveryContext, path: str, branch: str) -> None:
     ctx.store.residual.delete_branch(path, branch)
 
 
-def drop_orphans(ctx: RecoveryContext, path: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Delete those of the refs of a table that are nobody's; returns them. What fails is left to the next cleanup."""
+def drop_orphans(
+    ctx: RecoveryContext, path: str, names: Iterable[str], failures: list[str] | None = None
+) -> tuple[str, ...]:
+    """Delete those of the refs of a table that are nobody's; returns them.
+
+    What fails is left to the next cleanup, and told to whoever gives `failures`.
+    """
     removed = []
     for name in names:
         try:
             maybe_fail(CLEANUP_FORK)
-            with locked_branch(ctx.intents, name) as lock:
-                # Looked at again behind the lock: a first writer on that branch may just have made the ref.
-                if not _is_orphan(ctx, path, name):
-                    continue
-                lock.check()
-                ctx.store.residual.delete_branch(path, name)
-            removed.append(name)
+            if locked_branch(ctx.intents, name, partial(_drop_orphan, ctx, path, name)):
+                removed.append(name)
         except GraphError as exc:
             _log.warning("the unpublished ref %s of %s could not be removed: %s", name, path, exc)
+            if failures is not None:
+                failures.append(str(exc))
     return tuple(removed)
+
+
+def _drop_orphan(ctx: RecoveryContext, path: str, name: str, lock: BranchLock) -> bool:
+    """Delete the ref if it is nobody's; looked at behind the lock: a first writer may just have made it."""
+    if not _is_orphan(ctx, path, name):
+        return False
+    lock.check()
+    ctx.store.residual.delete_branch(path, name)
+    return True
 
 
 def _is_orphan(ctx: RecoveryContext, path: str, branch: str) -> bool:

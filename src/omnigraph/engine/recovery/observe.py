@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from omnigraph.dataclass import dataclass
+from dataclasses import dataclass
+
+from omnigraph.engine.coordination.context import RecoveryContext
+from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.manifest.records import CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.classify import Observation, TableState, classify, was_undone
 from omnigraph.engine.recovery.decide import Situation
-from omnigraph.engine.recovery.intent import PROPERTY_OPERATION, Effect, Intent, WriterKind
-from omnigraph.engine.recovery.schema_files import is_ready
-from omnigraph.engine.recovery.sidecars import IntentStore
-from omnigraph.engine.storage.tables import TableStore, TransactionInfo
+from omnigraph.engine.schema.files import is_ready
+from omnigraph.engine.storage.transactions import OPERATION_ID, TransactionInfo
 from omnigraph.errors import BranchNotFoundError, StorageError
 from omnigraph.ids import MAIN, CommitId
 
 _UNDOING_COMMITS_MAX = 8
-
-
-@dataclass(frozen=True)
-class RecoveryContext:
-    """What recovery works with; one per graph and process."""
-
-    store: TableStore
-    manifest: Manifest
-    intents: IntentStore
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ def look(ctx: RecoveryContext, intent: Intent) -> World:
         classify(seen, intent.writer_kind, intent.schema_version, intent.operation_id) for seen in observations
     )
     commit = find_commit(ctx.manifest, branch, intent.commit_id) if intent.by_identity else None
-    ready = intent.writer_kind is not WriterKind.SCHEMA_APPLY or is_ready(ctx.store.objects, intent)
+    ready = intent.writer_kind is not WriterKind.SCHEMA_APPLY or is_ready(ctx.store.objects, intent.target_schema_hash)
     return World(snapshot, observations, states, commit, ready)
 
 
@@ -92,9 +84,7 @@ def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: E
     drift = ctx.store.transactions(effect.table_path, effect.table_branch, after=pinned, upto=head)
     commits = [*_published_commits(ctx, effect, pinned), *drift]
     others = {
-        owner
-        for commit in drift
-        if (owner := commit.properties.get(PROPERTY_OPERATION)) not in (None, intent.operation_id)
+        owner for commit in drift if (owner := commit.properties.get(OPERATION_ID)) not in (None, intent.operation_id)
     }
     # Listed after the heads were read: an operation that has no intent by then is resolved, or nobody's.
     kin = others.difference(ctx.intents.list()) if others else others

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from omnigraph.dataclass import dataclass
+from omnigraph.engine.coordination.context import RecoveryContext
+from omnigraph.engine.coordination.intent import Intent, WriterKind
 from omnigraph.engine.manifest.delta import Change, Lineage, RegisterTable, SetSchema, TombstoneTable, UpdateTable
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import audit
@@ -17,10 +19,10 @@ from omnigraph.engine.recovery.audit import AuditRow, TableOutcome
 from omnigraph.engine.recovery.classify import TableState
 from omnigraph.engine.recovery.decide import Action, Decision, RecoveryKind, decide
 from omnigraph.engine.recovery.forks import drop_fork
-from omnigraph.engine.recovery.intent import PROPERTY_COMPENSATES, PROPERTY_RESTORES, Intent, WriterKind
-from omnigraph.engine.recovery.observe import RecoveryContext, World, look, situation
-from omnigraph.engine.recovery.schema_files import discard, promote, staged_record
+from omnigraph.engine.recovery.observe import World, look, situation
+from omnigraph.engine.schema.files import discard, promote, staged_record
 from omnigraph.engine.storage.staged import stage_touch
+from omnigraph.engine.storage.transactions import COMPENSATES, RESTORES
 from omnigraph.errors import BranchNotFoundError, ConflictError, InternalError, RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_BEFORE_FORWARD, RECOVERY_POST_RESTORE, RECOVERY_POST_ROLLBACK, maybe_fail
 from omnigraph.ids import MAIN, RECOVERY_ACTOR, CommitId, OperationId, TableKey, new_ulid, now_micros
@@ -225,9 +227,9 @@ def _settled_tables(intent: Intent, world: World, outcome: RecoveryKind) -> tupl
         )
     found = []
     for seen in world.observations:
-        undone = [c for c in seen.commits if c.properties.get(PROPERTY_COMPENSATES) == intent.operation_id]
+        undone = [c for c in seen.commits if c.properties.get(COMPENSATES) == intent.operation_id]
         if undone:
-            target = int(undone[0].properties.get(PROPERTY_RESTORES, seen.effect.expected_version))
+            target = int(undone[0].properties.get(RESTORES, seen.effect.expected_version))
             found.append(TableOutcome(seen.effect.table_key, undone[0].version - 1, target))
     return tuple(found)
 

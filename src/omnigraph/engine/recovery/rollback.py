@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 
-from omnigraph.engine.recovery.intent import Intent
-from omnigraph.engine.recovery.observe import RecoveryContext, find_commit
+from omnigraph.engine.coordination.context import RecoveryContext
+from omnigraph.engine.coordination.intent import Intent
+from omnigraph.engine.coordination.intents import Claim
+from omnigraph.engine.recovery.observe import find_commit
 from omnigraph.engine.recovery.resolve import Resolution, resolve
-from omnigraph.engine.recovery.sidecars import Claim
 from omnigraph.errors import GraphError
 from omnigraph.ids import MAIN
 
@@ -26,8 +27,7 @@ def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
     writer for dead, is at it; ask `was_published` before telling the user anything but "unfinished".
     """
     try:
-        claim = ctx.intents.claim(intent, own=True)
-        resolution = None if claim is None else _undo(ctx, intent, claim)
+        resolution = ctx.intents.claimed(intent.operation_id, lambda claim: _undo(ctx, intent, claim), own=True)
     except GraphError as exc:
         _log.warning("undoing %s failed (%s); the next write or open does it", intent.operation_id, exc)
         resolution = None
@@ -39,13 +39,10 @@ def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
 
 
 def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution:
-    try:
-        resolution = resolve(ctx, ctx.intents.mark_aborted(intent), may_restore=True)
-        if resolution.settled:
-            ctx.intents.remove(claim)
-        return resolution
-    finally:
-        ctx.intents.release(claim)
+    resolution = resolve(ctx, ctx.intents.mark_aborted(intent), may_restore=True)
+    if resolution.settled:
+        ctx.intents.remove(claim)
+    return resolution
 
 
 def was_published(ctx: RecoveryContext, intent: Intent) -> bool:

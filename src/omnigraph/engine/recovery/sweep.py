@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
-from omnigraph.engine.recovery.branch_lock import clear_leftover_branch_locks
-from omnigraph.engine.recovery.intent import Intent
-from omnigraph.engine.recovery.observe import RecoveryContext
-from omnigraph.engine.recovery.owner import Liveness
-from omnigraph.engine.recovery.presence import clear_leftover_notes
+from omnigraph.engine.coordination.branch_lock import clear_leftover_branch_locks
+from omnigraph.engine.coordination.context import RecoveryContext
+from omnigraph.engine.coordination.heartbeat import clear_leftover_notes
+from omnigraph.engine.coordination.intent import Intent
+from omnigraph.engine.coordination.intents import Claim
+from omnigraph.engine.coordination.owner import Liveness
+from omnigraph.engine.coordination.schema_lock import refuse_while_locked
 from omnigraph.engine.recovery.resolve import Resolution, resolve
-from omnigraph.engine.recovery.schema_lock import refuse_while_locked
-from omnigraph.engine.recovery.sidecars import Claim
 from omnigraph.errors import RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_POST_LIST, maybe_fail
 from omnigraph.ids import OperationId
@@ -36,6 +37,28 @@ def heal(ctx: RecoveryContext) -> list[Resolution]:
         FormatError: an intent is corrupt or newer than this release.
     """
     return _run(ctx, sweeping=False)
+
+
+def settle(ctx: RecoveryContext, concerns: Callable[[Intent], bool]) -> None:
+    """Return when no write is unfinished that concerns the caller, so that the history tells whether it was made.
+
+    `heal` leaves alone what somebody else is resolving at this moment, and that may be published a moment later.
+
+    Raises:
+        RecoveryRequiredError: one of them stays unfinished.
+    """
+    deadline = time.monotonic() + IN_FLIGHT_WAIT_SECONDS
+    while True:
+        heal(ctx)
+        waiting = next(filter(concerns, ctx.intents.pending()), None)
+        if waiting is None:
+            return
+        if time.monotonic() > deadline:
+            raise RecoveryRequiredError(
+                f"whether the write {waiting.operation_id} was made is not known before it is resolved — retry",
+                operation_id=waiting.operation_id,
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def sweep(ctx: RecoveryContext) -> list[Resolution]:
@@ -67,18 +90,13 @@ def _settle(ctx: RecoveryContext, operation_id: OperationId, sweeping: bool) -> 
     intent = ctx.intents.read(operation_id)
     if intent is None or ctx.intents.liveness(intent) is Liveness.LIVE:
         return None
-    claim = ctx.intents.claim(intent)
-    if claim is None:
-        return None
     try:
-        return _settle_claimed(ctx, claim, sweeping)
+        return ctx.intents.claimed(intent.operation_id, lambda claim: _settle_claimed(ctx, claim, sweeping))
     except RecoveryRequiredError:
         if sweeping:
             raise
         _log.warning("the unfinished write %s stays pending: its tables kept moving", operation_id)
         return None
-    finally:
-        ctx.intents.release(claim)
 
 
 def _settle_claimed(ctx: RecoveryContext, claim: Claim, sweeping: bool) -> Resolution | None:

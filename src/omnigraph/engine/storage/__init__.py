@@ -4,8 +4,3 @@ No function here writes data and moves a head in one call: changes are staged, w
 committed strictly at the version they were staged on. What Lance can only do inline stands apart in
 `InlineCommitResidual`.
 """
-
-from omnigraph.engine.storage.arrow_start import load_datasets
-
-# Before any module of this package imports Lance, which imports them.
-load_datasets()

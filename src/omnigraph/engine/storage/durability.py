@@ -8,10 +8,11 @@ the same.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import StrEnum
 
@@ -65,6 +66,37 @@ def replace_durably(path: str, content: bytes) -> None:
     temporary = _written(path, content)
     os.replace(temporary, path)
     _sync_folder(os.path.dirname(path))
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Write a file so that everybody sees the old one or the new one; nothing is synced."""
+    temporary = f"{path}#{os.urandom(12).hex()}"
+    try:
+        _fill(temporary, content)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _fill(temporary, content)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        _drop(temporary)
+        raise
+
+
+def _fill(path: str, content: bytes) -> None:
+    """Write a new file whole, or leave none."""
+    with open(path, "xb", buffering=0) as file:
+        try:
+            if file.write(content) != len(content):
+                raise OSError(errno.ENOSPC, "only a part of it could be written", path)
+        except BaseException:
+            _drop(path)
+            raise
+
+
+def _drop(path: str) -> None:
+    with suppress(FileNotFoundError):  # an interrupt may have come when it had its other name already
+        os.unlink(path)
 
 
 def create_durably(path: str, content: bytes) -> None:

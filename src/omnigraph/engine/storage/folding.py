@@ -8,16 +8,16 @@ seen under it; so fragments that an index covers are left to `optimize`, which r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 
-from omnigraph.dataclass import dataclass
+from omnigraph.engine.storage import batches
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.row_versions import bound_row_versions
+from omnigraph.engine.storage.lance_internals.compaction import among, in_batches
+from omnigraph.engine.storage.lance_internals.row_versions import bound_row_versions
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
@@ -25,7 +25,6 @@ from omnigraph.engine.storage.translate import translated
 # open cost follow the number of fragments, so folding keeps them flat over any number of small writes.
 FOLD_ROWS = 8_192
 FOLD_FRAGMENTS = 32
-# A run is folded only when it has this many members: otherwise every commit would rewrite the tail again.
 FOLD_RUN = FOLD_FRAGMENTS // 2
 
 
@@ -35,15 +34,16 @@ class Folded:
 
     kept: list[FragmentMetadata] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
+    ahead: bool = False
+    """True when it was made before the write that takes it."""
 
     @property
     def replaced(self) -> set[int]:
         """The numbers of all fragments whose rows moved."""
         return {fragment.id for fragment in self.kept} | set(self.removed)
 
-    def take(self, base: TableHandle, done: RewriteResult) -> None:
-        """Add the outcome of one rewrite task."""
-        originals = sorted(int(fragment.id) for fragment in done.original_fragments)
+    def take(self, base: TableHandle, originals: list[int], done: RewriteResult) -> None:
+        """Add the outcome of one rewrite of some fragments, given by their numbers, ascending."""
         fresh = list(done.new_fragments)
         bound_row_versions(base, originals, fresh)
         for fragment, number in zip(fresh, originals, strict=False):
@@ -58,27 +58,33 @@ def fold_small(base: TableHandle, touched: Iterable[int]) -> Folded:
     busy = set(touched)
     small = {f.id for f in base.fragments() if f.physical_rows < FOLD_ROWS and f.id not in busy}
     if len(small) >= FOLD_FRAGMENTS:
-        small = small.difference(*(index.fragment_ids for index in base.indexes()))
+        small -= covered_by_index(base)
     if len(small) < FOLD_FRAGMENTS:
         return folded
     options = {"target_rows_per_fragment": FOLD_ROWS, "materialize_deletions": False, "num_threads": 1}
     with translated(f"folding small fragments of {base.path}"):
         for task in Compaction.plan(base.dataset, options).tasks:
-            run = _without(task, keep=small)
-            if run is None:
+            members, run = among(task, small)
+            # A run is folded only when it has so many members: otherwise every commit would rewrite the tail again.
+            if len(members) < FOLD_RUN:
                 continue
             with step("fold_fragments", base.path):
-                folded.take(base, run.execute(base.dataset))
+                folded.take(base, members, rewrite(base, run))
     return folded
 
 
-def _without(task: CompactionTask, *, keep: set[int]) -> CompactionTask | None:
-    """The task limited to some fragments, or None when too few are left to be worth a rewrite."""
-    members = [fragment for fragment in task.fragments if fragment.id in keep]
-    if len(members) < FOLD_RUN:
-        return None
-    if len(members) == len(task.fragments):
-        return task
-    document = json.loads(task.json())
-    document["task"]["fragments"] = [part for part in document["task"]["fragments"] if part["id"] in keep]
-    return CompactionTask.from_json(json.dumps(document))
+def rewrite(base: TableHandle, task: CompactionTask) -> RewriteResult:
+    """Carry out a compaction task, in batches as small as its rows demand."""
+
+    def run(rows: int) -> RewriteResult:
+        if rows == batches.DEFAULT_ROWS:
+            return task.execute(base.dataset)
+        return in_batches(task, rows).execute(base.dataset)
+
+    return batches.retried(run)
+
+
+def covered_by_index(base: TableHandle) -> set[int]:
+    """The fragments that an index vouches for, which are not folded."""
+    covered: set[int] = set()
+    return covered.union(*(index.fragment_ids for index in base.indexes()))

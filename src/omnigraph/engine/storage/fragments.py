@@ -17,7 +17,9 @@ from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.catalog.arrow import BLOB_EXTENSION, BLOB_STORAGE
+from omnigraph.engine.storage.batches import stream
 from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.lance_internals.files import data_file, detached_version_file, file_name
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.staged import StagedWrite, _row_count, stage_update
 from omnigraph.engine.storage.steps import step
@@ -28,12 +30,12 @@ BATCH_ROWS = 65_536
 
 def fragment_rows(text: str) -> int:
     """How many rows a fragment holds, deleted ones included."""
-    return int(json.loads(text)["physical_rows"])
+    return int(FragmentMetadata.from_json(text).physical_rows)
 
 
 def fragment_files(text: str) -> list[str]:
     """The fragment's data files, relative to its table."""
-    return [f"data/{file['path']}" for file in json.loads(text)["files"]]
+    return [data_file(file_name(file)) for file in FragmentMetadata.from_json(text).files]
 
 
 def read_fragment(
@@ -52,7 +54,7 @@ def read_fragment(
             storage_options=None if storage_options is None else dict(storage_options),
             columns=list(columns),
         )
-        yield from reader.read_all(batch_size=batch_rows).to_batches()
+        yield from stream(lambda batch: reader.read_all(batch_size=batch).to_batches(), batch_rows)
 
 
 def read_fragment_rows(
@@ -82,17 +84,20 @@ def read_fragment_rows(
         detached = lance.LanceDataset.commit(base, transaction, detached=True, max_retries=1)
         try:
             fragment = detached.get_fragments()[-1]
-            scanner = detached.scanner(
-                fragments=[fragment], blob_handling="all_binary", scan_in_order=True, batch_size=batch_rows
-            )
-            for batch in scanner.to_reader():
+
+            def read(rows: int) -> pa.RecordBatchReader:
+                return detached.scanner(
+                    fragments=[fragment], blob_handling="all_binary", scan_in_order=True, batch_size=rows
+                ).to_reader()
+
+            for batch in stream(read, batch_rows):
                 columns = [
                     _as_blob(batch.column(field.name), field) if field.name in blobs else batch.column(field.name)
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
         finally:
-            ObjectStore(table_uri).delete(f"_versions/d{detached.version}.manifest")
+            ObjectStore(table_uri).delete(detached_version_file(detached.version))
 
 
 def is_blob(field: pa.Field) -> bool:

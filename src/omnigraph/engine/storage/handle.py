@@ -6,7 +6,8 @@ the list of files and the deletions belong to a version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,21 +17,32 @@ import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.fragment import DataFile, RowIdSequence
+from lance.fragment import FragmentMetadata, RowIdSequence
 
-from omnigraph.catalog import arrays
-from omnigraph.engine.storage.deletions import read_deletion_file
-from omnigraph.engine.storage.layout import branch_location, is_local
-from omnigraph.engine.storage.translate import FOREIGN, classify_lance_error, is_missing
+from omnigraph.catalog import wide
+from omnigraph.engine.storage.batches import read_all, read_stream, take_offsets
+from omnigraph.engine.storage.cache import SHARED
+from omnigraph.engine.storage.lance_internals.deletions import read_deletion_file
+from omnigraph.engine.storage.lance_internals.files import branch_location, file_name
+from omnigraph.engine.storage.lance_internals.fragments import bare_fragments
+from omnigraph.engine.storage.layout import is_local
+from omnigraph.engine.storage.translate import FOREIGN, classify_lance_error, is_missing, is_panic
 from omnigraph.engine.storage.written import WRITTEN
-from omnigraph.errors import GraphError, VersionReclaimedError
+from omnigraph.errors import GraphError, InternalError, VersionReclaimedError
 
 RowFilter: TypeAlias = pa.compute.Expression | str
 Addresses: TypeAlias = npt.NDArray[np.uint64]
 _KEY = b"lance-schema:unenforced-primary-key"
 _AUTO_CLEANUP = "lance.auto_cleanup."
-TABLE_KEY = "table_key"
-"""Where in the memo of a handle the type is told whose table it is."""
+FRAGMENT_BATCH_ROWS = 1 << 20
+"""A column of a fragment is read at once, if Lance can."""
+_NOTE_BYTES = 64
+
+
+HIGHEST_FIELD = "omnigraph:highest_field_id"
+"""The schema fact that remembers the highest number ever given, so that a dropped column's is not given again."""
+ORIGINS = "omnigraph:column_origins"
+"""The schema fact that remembers which column one with other values or another type continues, by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,10 @@ class IndexInfo:
     built_at: int = 0
 
 
+_OF_COLUMNS = ("schema", "field_ids", "column_origins", "first_numbers")
+"""What is known of the columns of a version, and holds for the next one if that differs in rows alone."""
+
+
 class TableHandle:
     """One table at one version on one branch."""
 
@@ -86,8 +102,12 @@ class TableHandle:
         self.path = path
         self.branch = branch
         self.version: int = int(dataset.version)
-        self.memo: dict[str, Any] = {}
-        """What readers derive from this version, kept for as long as the handle is."""
+        self.table_key: str | None = None
+        """The type whose table it is, once whoever opened it has said so; for messages."""
+        self.written_by: str | None = None
+        """The operation that is known to have made this version, which tells branches of one name apart."""
+        self._unchanged: dict[int, FragmentInfo] = {}
+        self._row_ids: dict[int, Addresses] = {}
 
     def __repr__(self) -> str:
         return f"TableHandle({self.path!r}, branch={self.branch!r}, version={self.version})"
@@ -112,6 +132,22 @@ class TableHandle:
         """The number of each top-level column, which outlives a rename and is never given to another column."""
         return {field.name(): int(field.id()) for field in self._dataset.lance_schema.fields()}
 
+    @cached_property
+    def column_origins(self) -> dict[int, int]:
+        """The number that a column continues under its own, where a change of its values has given it another one."""
+        noted = (self.schema.metadata or {}).get(ORIGINS.encode())
+        return {} if noted is None else {int(new): int(old) for new, old in json.loads(noted).items()}
+
+    @cached_property
+    def first_numbers(self) -> dict[str, int]:
+        """The number each column had first: the same in every version that has the column, whatever became of it."""
+        found = {}
+        for name, number in self.field_ids.items():
+            while number in self.column_origins:
+                number = self.column_origins[number]
+            found[name] = number
+        return found
+
     @property
     def primary_key(self) -> list[str]:
         """The columns announced as the key of a row, in schema order."""
@@ -134,11 +170,13 @@ class TableHandle:
             yield
         except GraphError:
             raise
-        except FOREIGN as exc:
+        except BaseException as exc:
+            if not isinstance(exc, FOREIGN) and not is_panic(exc):
+                raise
             failure = classify_lance_error(exc, f"{what} {self.path}")
             if not is_missing(failure) or self._is_kept(self):
                 raise failure from exc
-            key = self.memo.get(TABLE_KEY, self.path)
+            key = self.table_key or self.path
             raise VersionReclaimedError(
                 f"version {self.version} of '{key}' has been removed, by cleanup or with its branch — read a newer"
                 " commit",
@@ -188,21 +226,27 @@ class TableHandle:
         `prefilter`, `use_scalar_index`, …) go to the scanner.
         """
         with self._reading():
-            return self.scanner(columns, filter, **options).to_table()
+            rows = options.pop("batch_size", None)
+            return read_all(lambda batch: self.scanner(columns, filter, batch_size=batch, **options), rows)
 
     def scan_batches(
         self, columns: Sequence[str] | None = None, filter: RowFilter | None = None, **options: Any
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, so that memory does not grow with the table."""
         with self._reading():
-            return self.scanner(columns, filter, **options).to_reader()
+            rows = options.pop("batch_size", None)
+            return read_stream(lambda batch: self.scanner(columns, filter, batch_size=batch, **options), rows)
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:
         found = []
-        for fragment in self._dataset.get_fragments():
+        for fragment in bare_fragments(self._dataset):
+            unchanged = self._unchanged.get(fragment.id())
+            if unchanged is not None:
+                found.append(unchanged)
+                continue
             # Everything at once, because each property of a fragment is a call of its own.
-            facts = fragment.metadata
+            facts = fragment.metadata()
             deleted = int(facts.num_deletions)
             found.append(
                 FragmentInfo(
@@ -226,6 +270,15 @@ class TableHandle:
         with self._reading():
             return self._fragments
 
+    def follow(self, base: TableHandle, touched: Collection[int]) -> None:
+        """Take over what is known of the version that was changed: its columns, and the fragments but those touched.
+
+        For the one commit that made this version out of `base`, by whoever knows what it did: to rows, not to columns.
+        """
+        self.__dict__.update({name: base.__dict__[name] for name in _OF_COLUMNS if name in base.__dict__})
+        if "_fragments" in base.__dict__:
+            self._unchanged = {f.id: f for f in base._fragments if f.id not in touched}
+
     def read_fragment_columns(
         self, fragment: FragmentInfo, columns: Sequence[str], *, blob_bytes: bool = False
     ) -> pa.Table:
@@ -237,15 +290,18 @@ class TableHandle:
         if written is not None:
             return written
         with self._reading():
-            table = self.scanner(
-                columns,
-                fragment_ids=[fragment.id],
-                with_row_id=fragment.deleted_rows > 0,
-                include_deleted_rows=fragment.deleted_rows > 0,
-                scan_in_order=True,
-                batch_size=1 << 20,
-                blob_bytes=blob_bytes,
-            ).to_table()
+            table = read_all(
+                lambda batch: self.scanner(
+                    columns,
+                    fragment_ids=[fragment.id],
+                    with_row_id=fragment.deleted_rows > 0,
+                    include_deleted_rows=fragment.deleted_rows > 0,
+                    scan_in_order=True,
+                    batch_size=batch,
+                    blob_bytes=blob_bytes,
+                ),
+                FRAGMENT_BATCH_ROWS,
+            )
         return table.select(list(columns))
 
     def _written(self, file: str, columns: Sequence[str]) -> pa.Table | None:
@@ -256,14 +312,31 @@ class TableHandle:
         return WRITTEN.find(file, {column: ids[column] for column in columns}, self.schema)
 
     def deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
-        """Offsets of the deleted rows of one fragment, ascending."""
+        """Offsets of the deleted rows of one fragment of this version, ascending."""
         if not fragment.deleted_rows:
             return np.empty(0, dtype=np.uint32)
-        memo = self.memo.setdefault("deleted_offsets", {})
-        if fragment.id not in memo:
-            memo[fragment.id] = self._read_deleted_offsets(fragment)
-        found: npt.NDArray[np.uint32] = memo[fragment.id]
-        return found
+        if self._fragment_infos.get(fragment.id) != fragment:
+            # The number alone would give the deletions this version has under it.
+            raise InternalError(f"fragment {fragment.id} of {self!r} was asked for as another version has it")
+        return SHARED.get_or_make(
+            _deletions_key(fragment.files, fragment.deletion_key),
+            lambda: self._read_deleted_offsets(fragment),
+            lambda made: int(made.nbytes) + _NOTE_BYTES,
+        )
+
+    def remember_deletions(self, after: FragmentMetadata, offsets: Sequence[int]) -> None:
+        """Keep what a deletion file says that was just written: the rows deleted before, and those at `offsets`."""
+        before = self._fragment_infos.get(int(after.id))
+        if before is None or after.deletion_file is None:
+            return
+        files = tuple([file_name(file) for file in after.files])
+        # A stable sort takes two ascending runs as they are; a row named twice shows in the count.
+        gone = np.sort(
+            np.concatenate((self.deleted_offsets(before), np.asarray(offsets, dtype=np.uint32))), kind="stable"
+        )
+        if len(gone) == int(after.num_deletions) and files == before.files:
+            key = _deletions_key(files, after.deletion_file.path(after.id))
+            SHARED.put(key, gone, int(gone.nbytes) + _NOTE_BYTES)
 
     def _read_deleted_offsets(self, fragment: FragmentInfo) -> npt.NDArray[np.uint32]:
         with self._reading():
@@ -275,7 +348,7 @@ class TableHandle:
             ids = self.scanner(
                 [], fragment_ids=[fragment.id], with_row_id=True, include_deleted_rows=True, scan_in_order=True
             ).to_table()["_rowid"]
-        return np.flatnonzero(arrays.to_numpy(ids.is_null())).astype(np.uint32)
+        return np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False)).astype(np.uint32)
 
     def take_addresses(self, addresses: Addresses, columns: Sequence[str]) -> pa.Table:
         """Rows by address (fragment in the upper 32 bits, offset in the lower), in the order asked for."""
@@ -297,11 +370,11 @@ class TableHandle:
             if info.deleted_rows:
                 # Lance counts live rows here, an address counts all of them.
                 chosen = chosen - np.searchsorted(self.deleted_offsets(info), chosen).astype(np.uint64)
-            parts.append(fragment.take(chosen.tolist(), columns=columns))
+            parts.extend(take_offsets(fragment, chosen.tolist(), columns))
         found = pa.concat_tables(parts)
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
-        return found.take(arrays.array(back))
+        return wide.take_rows(found, back)
 
     def read_blob(self, column: str, row_id: int, offset: int, length: int) -> bytes:
         """Bytes of one managed blob, by the stable row id; only the wanted range is read."""
@@ -324,12 +397,14 @@ class TableHandle:
 
     def _fragment_row_ids(self, fragment_id: int) -> Addresses:
         """The row ids of a whole fragment, deleted rows included."""
-        memo = self.memo.setdefault("row_ids", {})
-        if fragment_id not in memo:
+        found = self._row_ids.get(fragment_id)
+        if found is None:
             meta = self._dataset.get_fragment(fragment_id).metadata.row_id_meta
-            memo[fragment_id] = arrays.to_numpy(RowIdSequence.from_inline_metadata(meta).to_pyarrow()).astype(np.uint64)
-        ids: Addresses = memo[fragment_id]
-        return ids
+            found = (
+                RowIdSequence.from_inline_metadata(meta).to_pyarrow().to_numpy(zero_copy_only=False).astype(np.uint64)
+            )
+            self._row_ids[fragment_id] = found
+        return found
 
     def indexes(self) -> tuple[IndexInfo, ...]:
         """The indexes of this version, one entry per segment."""
@@ -347,10 +422,17 @@ class TableHandle:
                 for segment in index.segments
             )
 
+    def check_indexes(self) -> None:
+        """Read every index through, so that one that is damaged says so.
 
-def file_name(file: DataFile) -> str:
-    """The name of a data file.
+        Raises:
+            StorageError: one cannot be read; its name is in the message.
+        """
+        for name in sorted({index.name for index in self.indexes()}):
+            with self._reading(f"reading the index {name} of"):
+                self._dataset.prewarm_index(name)
 
-    Its public property makes a class each time it is asked, so the value behind it is taken while there is one.
-    """
-    return getattr(file, "_path", None) or str(file.path)
+
+def _deletions_key(files: tuple[str, ...], deletion_file: str | None) -> tuple[object, ...]:
+    """A deletion file is written once, as data files are, so together they name these rows in every version."""
+    return ("deleted offsets", files, deletion_file)

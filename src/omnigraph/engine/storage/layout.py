@@ -7,8 +7,7 @@ that the manifest's `location` is the authority and nothing recomputes it.
 from __future__ import annotations
 
 import os
-from functools import lru_cache
-from urllib.parse import quote, unquote, urlparse
+from urllib.parse import unquote, urlparse
 
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
@@ -27,14 +26,18 @@ COMMIT_ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY_DIR = "__recovery"
 WRITERS_DIR = "__writers"
+TAGS_DIR = "__tags"
 CACHE_DIR = "_cache"
-BRANCH_REFS = "_refs/branches"
-"""Where Lance keeps the refs of a table, below it."""
-TAG_REFS = "_refs/tags"
-BRANCH_TREE = "tree"
-"""Where Lance keeps the files of a table's branches, below it, each in a folder of the branch's name."""
-TABLE_FOLDERS = ("data", "_deletions", "_indices", "_transactions", "_versions")
-"""What lies in the folder of a table or branch, in the order of removal: what makes it one goes last."""
+REQUESTS_DIR = "__requests"
+"""Where servers note which keyed requests they have answered."""
+
+ROOT_NAMES = frozenset(
+    {
+        *(*SCHEMA_FILES, INIT_CLAIM, SCHEMA_LOCK, SCHEMA_HISTORY, MANIFEST, "nodes", "edges"),
+        *(GRAPH_COMMITS, COMMIT_ACTORS, RECOVERIES, RECOVERY_DIR, WRITERS_DIR, TAGS_DIR, CACHE_DIR, REQUESTS_DIR),
+    }
+)
+"""The names that a graph may have directly below its root."""
 
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -66,23 +69,6 @@ def table_path(table_key: TableKey | str, incarnation: int = 1) -> str:
     return f"{kind}s/{fnv1a64(name)}{suffix}"
 
 
-@lru_cache(maxsize=256)
-def version_file(version: int) -> str:
-    """The name of the Lance manifest file of a version, below the dataset's root."""
-    return f"_versions/{_U64 - version:020d}.manifest"
-
-
-def branch_location(location: str, branch: str | None) -> str:
-    """Where Lance keeps the files of a table's branch, given the location of the table or of that branch."""
-    suffix = f"/{BRANCH_TREE}/{branch}"
-    return location if branch is None or location.endswith(suffix) else location + suffix
-
-
-def branch_ref(path: str, branch: str) -> str:
-    """The file by which Lance knows a branch of a table; each creation of a branch writes it anew."""
-    return f"{path}/{BRANCH_REFS}/{quote(branch, safe='')}.json"
-
-
 def normalise_root(uri: str | os.PathLike[str]) -> str:
     """The canonical form of a graph root: an absolute local path, or an object-store URI without a trailing slash.
 
@@ -100,6 +86,8 @@ def normalise_root(uri: str | os.PathLike[str]) -> str:
         raise InputError(f"'{text}' is a server address, not storage: give a path, a file:// URI or an s3:// URI")
     if scheme and scheme not in ("s3", "memory"):
         raise InputError(f"'{scheme}://' is not a storage a graph can live on: give a path, file:// or s3://")
+    if scheme and not urlparse(text).netloc:
+        raise InputError(f"'{text}' names no place in that storage: write s3://bucket/folder")
     if scheme:
         return text.rstrip("/")
     return os.path.realpath(os.path.expanduser(text))

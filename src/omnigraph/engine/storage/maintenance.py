@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import lance
 import numpy as np
@@ -17,10 +17,9 @@ from lance import LanceOperation
 from lance.optimize import Compaction
 
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
-from omnigraph.dataclass import dataclass
-from omnigraph.engine.storage.folding import Folded
+from omnigraph.engine.storage.folding import Folded, rewrite
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.row_versions import bound_row_versions
+from omnigraph.engine.storage.lance_internals.row_versions import bound_row_versions
 from omnigraph.engine.storage.staged import StagedWrite, new_files, stage_update
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
@@ -58,20 +57,20 @@ def why_untrainable(handle: TableHandle, spec: IndexSpec) -> str | None:
     """Why an index cannot be built yet: a vector index needs vectors, and such whose distances are numbers."""
     if spec.kind is not IndexKind.VECTOR:
         return None
-    if handle.count_rows(f"{spec.column} IS NOT NULL") == 0:
-        return "no vectors to build it from yet"
-    largest = 0.0
-    for batch in handle.scanner([spec.column]).to_batches():
-        vectors = batch.column(0)
-        values = vectors.flatten().to_numpy(zero_copy_only=False)
+    largest, found = 0.0, False
+    # One pass, and no copy of the numbers: this is all of an index build that is not Lance's own work.
+    for batch in handle.scan_batches([spec.column]):
+        values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
         if len(values):
-            largest = max(largest, float(np.abs(values).max()))
+            largest, found = max(largest, float(values.max()), -float(values.min())), True
+    if not found:
+        return "no vectors to build it from yet"
     if largest * largest * handle.schema.field(spec.column).type.list_size > float(np.finfo(np.float32).max) / 4:
         return "some vectors are too large for their distances to be numbers"
     return None
 
 
-def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_ROWS) -> StagedWrite | None:
+def stage_compaction(base: TableHandle, *, rows_per_fragment: int | None = None) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
     Row ids stay, and row versions up to their bound, so an index that covers all fragments of a group covers what they
@@ -80,10 +79,11 @@ def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_RO
     """
     groups: list[LanceOperation.RewriteGroup] = []
     with translated(f"compacting {base.path}"):
-        plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": rows_per_fragment, "num_threads": 1})
+        wanted = COMPACTED_ROWS if rows_per_fragment is None else rows_per_fragment
+        plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": wanted, "num_threads": 1})
         for task in plan.tasks:
             with step("compact", base.path):
-                done = task.execute(base.dataset)
+                done = rewrite(base, task)
             originals = list(done.original_fragments)
             bound_row_versions(base, [int(fragment.id) for fragment in originals], list(done.new_fragments))
             groups.append(LanceOperation.RewriteGroup(originals, done.new_fragments))
@@ -95,7 +95,9 @@ def stage_compaction(base: TableHandle, *, rows_per_fragment: int = COMPACTED_RO
 
 def stage_fence(base: TableHandle) -> StagedWrite:
     """Stage a version with the same content: it only takes the table for its writer."""
-    return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, folded=Folded())
+    return stage_update(
+        base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0, fold=lambda base, touched: Folded()
+    )
 
 
 def on_top(compaction: StagedWrite, fence: TableHandle) -> StagedWrite:

@@ -6,13 +6,13 @@ One implementation over obstore. Every write is atomic: a reader sees the old ob
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import obstore
 from obstore.exceptions import AlreadyExistsError as ObjectExists
@@ -20,11 +20,23 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.exceptions import NotFoundError as ObjectMissing
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from omnigraph.engine.storage.durability import Durability, create_durably, is_full, replace_durably, sync_files
+from omnigraph.engine.storage.durability import (
+    Durability,
+    create_durably,
+    is_full,
+    replace_durably,
+    replace_file,
+    sync_files,
+)
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.steps import step
-from omnigraph.engine.storage.translate import classify_lance_error
-from omnigraph.errors import GraphError
+from omnigraph.engine.storage.translate import classify_lance_error, is_unsupported
+from omnigraph.errors import GraphError, StorageError
+from omnigraph.ids import new_ulid
+
+_log = logging.getLogger(__name__)
+_PROBE = "__probe"
+PROBE_RETRIES = "2"
 
 
 def _failed(exc: BaseException, what: str) -> GraphError:
@@ -39,6 +51,14 @@ def _raise_unless_gone(function: Any, path: str, failure: Any) -> None:
     """What somebody else has removed meanwhile is no reason to leave the rest."""
     if not isinstance(failure[1], FileNotFoundError):
         raise failure[1]
+
+
+def _unconditional(root: str) -> StorageError:
+    return StorageError(
+        f"'{root}' cannot be written: its store does not support conditional puts (If-None-Match), and without them two"
+        " writers would overwrite each other; use one that does, or open the graph read-only",
+        kind="configuration",
+    )
 
 
 _CLIENT_OPTIONS = frozenset(
@@ -81,7 +101,10 @@ class ObjectStore:
     ) -> None:
         self.root = root
         self.durability = durability
+        self._options = dict(options or {})
         self._local = is_local(root)
+        self._excludes = False
+        """True once this process has seen that the store refuses to create an object twice."""
         self._store: Any
         if self._local:
             # The folder is made by the first write, not here: opening a graph must leave no trace.
@@ -126,6 +149,9 @@ class ObjectStore:
             try:
                 if self._syncs:
                     replace_durably(f"{self.root}/{path}", text.encode())
+                elif self._local:
+                    # A write in flight is announced by such a file, and these few calls are what that should cost.
+                    replace_file(f"{self.root}/{path}", text.encode())
                 else:
                     obstore.put(self._store, self._key(path), text.encode())
             except (BaseError, OSError) as exc:
@@ -144,6 +170,46 @@ class ObjectStore:
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"writing {path}") from exc
         return True
+
+    def require_conditional_puts(self) -> None:
+        """Make sure that of two who create one object one is refused, which every commit relies on; asked once.
+
+        A store may say that it cannot, or not know the condition and overwrite: so an object is created twice, and what
+        the second try did tells. Locally and in memory it is known.
+
+        Raises:
+            StorageError: two writers would both succeed here, and one of them would lose what it wrote.
+        """
+        if self._excludes or self._local or self.root.startswith("memory://"):
+            return
+        path = f"{_PROBE}/{new_ulid()}"
+        # A store that cannot do it is not asked ten times over a minute, as one that is overloaded would be.
+        store = _object_store(self.root, {**self._options, "client_max_retries": PROBE_RETRIES})
+        with step("probe", path):
+            try:
+                obstore.put(store, self._key(path), b"1", mode="create")
+            except ObjectExists:
+                pass  # its answer was lost and the repetition refused
+            except (BaseError, OSError, NotImplementedError) as exc:
+                if is_unsupported(exc):
+                    raise _unconditional(self.root) from exc
+                raise _failed(exc, f"writing {path}") from exc
+            try:
+                obstore.put(store, self._key(path), b"2", mode="create")
+            except (ObjectExists, PreconditionError):
+                self._excludes = True
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"writing {path}") from exc
+            finally:
+                self._withdraw_probe(path)
+        if not self._excludes:
+            raise _unconditional(self.root)
+
+    def _withdraw_probe(self, path: str) -> None:
+        try:
+            obstore.delete(self._store, self._key(path))
+        except (BaseError, OSError) as exc:
+            _log.warning("the probe %s is left behind: %s", path, exc)
 
     def exists(self, path: str) -> bool:
         """True for an object or a folder with an object in it; a permission failure raises instead of saying no."""
@@ -220,7 +286,10 @@ class ObjectStore:
         """Remove the object; it is fine if there is none."""
         with step("delete", path):
             try:
-                obstore.delete(self._store, self._key(path))
+                if self._local:
+                    os.unlink(f"{self.root}/{path}")
+                else:
+                    obstore.delete(self._store, self._key(path))
             except (ObjectMissing, FileNotFoundError):
                 return
             except (BaseError, OSError) as exc:
@@ -255,6 +324,20 @@ class ObjectStore:
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"listing {path}") from exc
 
+    def names_at_root(self) -> list[str]:
+        """The names of the objects and folders directly at the root, in order; empty when there is none yet."""
+        with step("list_dir", ""):
+            try:
+                if self._local:
+                    return sorted(os.listdir(self.root))
+                found = obstore.list_with_delimiter(self._store)
+                paths = [*(str(entry["path"]) for entry in found["objects"]), *map(str, found["common_prefixes"])]
+                return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+            except (ObjectMissing, FileNotFoundError, NotADirectoryError):
+                return []
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, "listing the root") from exc
+
     def list_folders(self, path: str) -> list[str]:
         """The folders directly in a folder, as paths below the root."""
         found = self._list(path)["common_prefixes"]
@@ -263,6 +346,24 @@ class ObjectStore:
     def entries(self, path: str) -> list[dict[str, Any]]:
         """What the store knows of the objects directly in a folder: `path`, `size`, `last_modified`."""
         return list(self._list(path)["objects"])
+
+    def marks(self, path: str) -> dict[str, object]:
+        """The objects directly in a folder, each with a value that no other object of that name ever has."""
+        if not self._local:
+            return {str(each["path"]).rpartition("/")[2]: each["e_tag"] for each in self.entries(path)}
+        try:
+            with os.scandir(f"{self.root}/{path}") as found:
+                seen = [(entry.name, entry.stat()) for entry in found if entry.is_file()]
+        except FileNotFoundError:
+            # The folder is not there, or an object went while it was looked at.
+            return self._marks_one_by_one(path)
+        except OSError as exc:
+            raise _failed(exc, f"listing {path}") from exc
+        return {name: (facts.st_ino, facts.st_mtime_ns, facts.st_size) for name, facts in seen}
+
+    def _marks_one_by_one(self, path: str) -> dict[str, object]:
+        found = {name: self._fingerprint(f"{path}/{name}") for name in self.list_dir(path)}
+        return {name: mark for name, mark in found.items() if mark is not None}
 
     def read_text_versioned(self, path: str) -> tuple[str, str] | None:
         """The object and the tag that identifies this state of it, or None when there is none."""
@@ -327,20 +428,3 @@ class ObjectStore:
         except OSError as exc:
             if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
                 raise _failed(exc, f"removing {path}") from exc
-
-
-def read_uri(uri: str) -> bytes:
-    """The bytes of one object outside any graph, by its `file://` or `s3://` URI.
-
-    Raises:
-        StorageError: there is none, or it cannot be read.
-    """
-    parts = urlparse(uri)
-    try:
-        if parts.scheme == "file":
-            with open(unquote(parts.path), "rb") as file:
-                return file.read()
-        store = from_url(f"{parts.scheme}://{parts.netloc}")
-        return bytes(obstore.get(store, parts.path.lstrip("/")).bytes())
-    except (BaseError, OSError, ValueError) as exc:
-        raise _failed(exc, f"reading {parts.path}") from exc

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 
 import lance
 
-from omnigraph.engine.storage.layout import branch_location
+from omnigraph.engine.storage.lance_internals.files import DATA, DELETIONS, branch_location
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.translate import translated
 from omnigraph.errors import StorageError
-
-_DATA, _DELETIONS = "data", "_deletions"
 
 
 def list_files(store: TableStore, path: str) -> dict[str, int]:
@@ -25,7 +23,7 @@ def list_files(store: TableStore, path: str) -> dict[str, int]:
     found = {}
     for branch in [None, *store.table_branches(path)]:
         place = branch_location(path, branch)
-        for folder in (_DATA, _DELETIONS):
+        for folder in (DATA, DELETIONS):
             for entry in store.objects.entries(f"{place}/{folder}"):
                 name = str(entry["path"]).rpartition("/")[2]
                 found[f"{place}/{folder}/{name}"] = int(entry["size"])
@@ -35,7 +33,8 @@ def list_files(store: TableStore, path: str) -> dict[str, int]:
 def unreferenced(store: TableStore, path: str, files: Mapping[str, int]) -> dict[str, int]:
     """Those of the files that no version refers to, the newest versions first: usually they know them all.
 
-    Names are unique, so a file counts as known wherever a version looks for it.
+    A file is known by its place and its name: a merge copies files under the names they have, and a copy that it has
+    not lived to commit is nobody's. Where a version looks outside of the root, the name alone counts.
     """
     left = dict(files)
     for branch in [None, *store.table_branches(path)]:
@@ -55,10 +54,11 @@ def _unknown_to(store: TableStore, path: str, branch: str | None, files: Mapping
     for version in versions:
         if not left:
             return {}
-        known = _names(
-            dataset if version == dataset.version else store.open(path, branch=branch, version=version).dataset
-        )
-        left = {name: size for name, size in left.items() if name.rpartition("/")[2] not in known}
+        opened = dataset if version == dataset.version else store.open(path, branch=branch, version=version).dataset
+        places, names = _known(store, opened, branch_location(path, branch))
+        left = {
+            name: size for name, size in left.items() if name not in places and name.rpartition("/")[2] not in names
+        }
     return left
 
 
@@ -71,12 +71,40 @@ def remove_files(store: TableStore, files: Mapping[str, int]) -> None:
         store.objects.delete(name)
 
 
-def _names(dataset: lance.LanceDataset) -> set[str]:
-    """The names of the files one version refers to."""
-    found: set[str] = set()
+def _known(store: TableStore, dataset: lance.LanceDataset, own: str) -> tuple[set[str], set[str]]:
+    """The files one version refers to, and the names of those that it looks for outside of the root."""
+    bases: dict[int | None, str] = {None: own, **places_below(store, dataset)}
+    places: set[str] = set()
+    names: set[str] = set()
+
+    def add(base: int | None, folder: str, name: str) -> None:
+        if base in bases:
+            places.add(f"{bases[base]}/{folder}/{name}")
+        else:
+            names.add(name)
+
     for fragment in dataset.get_fragments():
         metadata = fragment.metadata
-        found.update(str(file.path).rpartition("/")[2] for file in metadata.files)
+        for file in metadata.files:
+            add(file.base_id, DATA, str(file.path).rpartition("/")[2])
         if metadata.deletion_file is not None:
-            found.add(metadata.deletion_file.path(metadata.id).rpartition("/")[2])
+            name = metadata.deletion_file.path(metadata.id).rpartition("/")[2]
+            add(metadata.deletion_file.base_id, DELETIONS, name)
+    return places, names
+
+
+def places_below(store: TableStore, dataset: lance.LanceDataset) -> dict[int | None, str]:
+    """The places below the root that a version refers to, by the number it knows them by."""
+    with translated("reading the bases of a table"):
+        known = dataset.base_paths()
+    root = _plain(store.root) + "/"
+    found: dict[int | None, str] = {}
+    for number, base in known.items():
+        path = _plain(str(base.path))
+        if path.startswith(root):
+            found[int(number)] = path.removeprefix(root)
     return found
+
+
+def _plain(location: str) -> str:
+    return location.removeprefix("file://").rstrip("/")

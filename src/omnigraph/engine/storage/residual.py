@@ -6,17 +6,50 @@ writes and moves a head at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from omnigraph.dataclass import dataclass
-from omnigraph.engine.storage.layout import TABLE_FOLDERS, branch_location, branch_ref
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.lance_internals.files import TABLE_FOLDERS, VERSIONS, branch_location, branch_ref
+from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.steps import step
-from omnigraph.engine.storage.translate import translated
-from omnigraph.errors import StorageError
+from omnigraph.engine.storage.translate import is_missing, raise_interrupt, translated
+from omnigraph.errors import GraphError, StorageError
 
-if TYPE_CHECKING:
-    from omnigraph.engine.storage.tables import TableStore
+REF_LOOKS = 16
+
+T = TypeVar("T")
+
+
+class Tables(Protocol):
+    """What these operations need to know of the tables of a root."""
+
+    objects: ObjectStore
+
+    def open(self, path: str, *, branch: str | None = None, version: int | None = None) -> TableHandle:
+        """A table at a version of a branch, or at its head."""
+        ...
+
+    def has_version(self, path: str, branch: str | None, version: int) -> bool:
+        """Whether a version is still there."""
+        ...
+
+    def tags(self, path: str, branch: str | None = None) -> dict[str, int]:
+        """The versions that have names."""
+        ...
+
+    def branch_parents(self, path: str) -> dict[str, str | None]:
+        """What each branch was made from."""
+        ...
+
+    def branch_points(self, path: str) -> dict[str, int]:
+        """The versions of main that branches were made from."""
+        ...
+
+    def sync_head(self, path: str, branch: str | None = None) -> None:
+        """Make the head of a branch durable."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +63,7 @@ class CleanupStats:
 class InlineCommitResidual:
     """The inline operations that are left, each under its own name."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: Tables) -> None:
         self._store = store
 
     def create_branch(self, path: str, branch: str, *, source: str | None, version: int) -> None:
@@ -39,7 +72,8 @@ class InlineCommitResidual:
         with translated(f"creating branch {branch} of {path}"), step("create_branch", path):
             try:
                 handle.dataset.create_branch(branch, (source, version))
-            except OSError:
+            except OSError as exc:
+                raise_interrupt(exc)
                 if not self._clear_leftovers(path, branch):
                     raise
                 handle.dataset.create_branch(branch, (source, version))
@@ -49,7 +83,7 @@ class InlineCommitResidual:
         """Remove what a creation or deletion that was cut short left where the branch goes; True if there was any."""
         place = branch_location(path, branch)
         objects = self._store.objects
-        if objects.has(branch_ref(path, branch)) or not objects.exists(f"{place}/_versions"):
+        if objects.has(branch_ref(path, branch)) or not objects.exists(f"{place}/{VERSIONS}"):
             return False
         self._remove_files(place)
         return True
@@ -81,11 +115,39 @@ class InlineCommitResidual:
         self._store.objects.drop_empty_folder(place)
 
     def cleanup_versions(self, path: str, *, versions: Sequence[int]) -> CleanupStats:
-        """Remove exactly these versions of a table's main lineage, and the files only they need."""
+        """Remove exactly these versions of a table's main lineage, and the files only they need.
+
+        Raises:
+            StorageError: some of them are still there, although nothing needs them; Lance itself tells only how many
+                it removed, also where the disk takes no changes at all.
+        """
         dataset = self._store.open(path).dataset
         with step("cleanup_versions", path):
-            stats = self._store.among_refs(
+            stats = among_refs(
                 f"removing old versions of {path}",
                 lambda: dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False),
             )
+        needed = {*self._store.tags(path).values(), *self._store.branch_points(path).values()}
+        left = [
+            version for version in versions if version not in needed and self._store.has_version(path, None, version)
+        ]
+        if left:
+            raise StorageError(
+                f"removing old versions of {path}: {len(left)} of {len(versions)} could not be removed, the first is"
+                f" {left[0]} - is the storage read-only, or its folder not ours to change?",
+                kind="permanent",
+            )
         return CleanupStats(int(stats.bytes_removed), int(stats.old_versions))
+
+
+def among_refs(what: str, ask: Callable[[], T]) -> T:
+    """Do what reads all refs of a table, again when one of them was deleted after Lance had listed it."""
+    for _ in range(REF_LOOKS):
+        try:
+            with translated(what):
+                return ask()
+        except GraphError as exc:
+            if not is_missing(exc):
+                raise
+            missing = exc
+    raise missing

@@ -10,8 +10,8 @@ whatever rows they touch: this is the key fence. A table without fragments has n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import lance
@@ -20,14 +20,16 @@ import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
-from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.folding import Folded, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.lance_internals.files import data_file, file_name
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 from omnigraph.engine.storage.written import WRITTEN
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
+Fold: TypeAlias = Callable[[TableHandle, Collection[int]], Folded]
+"""Which fragments of a version a write folds, given those it touches."""
 
 ROWS_PER_FILE = 1_048_576
 
@@ -36,8 +38,7 @@ ROWS_PER_FILE = 1_048_576
 class StagedWrite:
     """One uncommitted transaction on one table.
 
-    `strict` operations are refused by Lance itself when the base is not the head; `files` are the new files below
-    the table's location, for syncing.
+    `files` are the new files below the table's location, for syncing.
     """
 
     base_version: int
@@ -47,6 +48,20 @@ class StagedWrite:
     files: tuple[str, ...] = field(default=(), compare=False)
     keeps_rows: bool = False
     """True for an index build: it may be committed on top of a later version of its own writer."""
+    touched: frozenset[int] | None = field(default=None, compare=False)
+    """The fragments of the base that are changed or gone afterwards; None when that may be any of them."""
+    has_older_files: bool = field(default=False, compare=False)
+    """True when some of the files were written before the write that staged this began."""
+    strict: bool = True
+    """True when Lance itself refuses the operation if the base is not the head; otherwise it may land further on."""
+
+    @property
+    def bytes_added(self) -> int:
+        """The size of the data files it adds."""
+        names = {name.rpartition("/")[2] for name in self.files}
+        added = [*getattr(self.operation, "fragments", ()), *getattr(self.operation, "new_fragments", ())]
+        sizes = {file_name(file): file.file_size_bytes or 0 for fragment in added for file in fragment.files}
+        return sum(size for path, size in sizes.items() if path.rpartition("/")[2] in names)
 
     @property
     def row_delta(self) -> int:
@@ -55,7 +70,7 @@ class StagedWrite:
 
 
 def write_fragment_files(
-    table_uri: str, rows: Rows | Iterable[pa.RecordBatch], schema: pa.Schema, *, rows_per_file: int = ROWS_PER_FILE
+    table_uri: str, rows: Rows | Iterable[pa.RecordBatch], schema: pa.Schema, *, rows_per_file: int | None = None
 ) -> list[str]:
     """Write rows as fragments nobody references yet; returns their metadata as JSON, one text per fragment.
 
@@ -70,14 +85,19 @@ def write_fragment_files(
             table_uri,
             schema=schema,
             mode="append",
-            max_rows_per_file=rows_per_file,
+            max_rows_per_file=ROWS_PER_FILE if rows_per_file is None else rows_per_file,
             enable_stable_row_ids=True,
             allow_external_blob_outside_bases=True,
         )
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
-def _write(base: TableHandle, rows: Rows) -> list[FragmentMetadata]:
+def write_rows(base: TableHandle, rows: Rows) -> list[str]:
+    """The same for the table of an open version, whose columns keep their numbers."""
+    return [json.dumps(fragment.to_json()) for fragment in _write(base, rows, read_soon=False)]
+
+
+def _write(base: TableHandle, rows: Rows, *, read_soon: bool = True) -> list[FragmentMetadata]:
     with translated(f"writing rows of {base.path}"), step("write_fragments", base.path):
         written = write_fragments(
             rows,
@@ -86,8 +106,8 @@ def _write(base: TableHandle, rows: Rows) -> list[FragmentMetadata]:
             max_rows_per_file=ROWS_PER_FILE,
             allow_external_blob_outside_bases=True,
         )
-    if isinstance(rows, pa.Table) and len(written) == 1 and len(written[0].files) == 1:
-        WRITTEN.keep(str(written[0].files[0].path), rows, base.field_ids)
+    if read_soon and isinstance(rows, pa.Table) and len(written) == 1 and len(written[0].files) == 1:
+        WRITTEN.keep(file_name(written[0].files[0]), rows, base.field_ids)
     return [fragment for fragment in written if fragment.physical_rows]
 
 
@@ -96,11 +116,13 @@ def _group_by_fragment(addresses: Addresses) -> list[tuple[int, list[int]]]:
     if len(addresses) == 0:
         return []
     ordered = np.unique(addresses)
-    owners = (ordered >> np.uint64(32)).astype(np.int64)
     offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-    ends = np.r_[starts[1:], len(owners)]
-    return [(int(owners[s]), offsets[s:e].tolist()) for s, e in zip(starts, ends, strict=True)]
+    owners, starts = np.unique(ordered >> np.uint64(32), return_index=True)
+    ends = [*starts[1:].tolist(), len(ordered)]
+    return [
+        (owner, offsets[start:end].tolist())
+        for owner, start, end in zip(owners.tolist(), starts.tolist(), ends, strict=True)
+    ]
 
 
 def _delete_rows(base: TableHandle, addresses: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
@@ -115,6 +137,7 @@ def _delete_rows(base: TableHandle, addresses: Addresses) -> tuple[list[Fragment
                 emptied.append(fragment_id)
             else:
                 changed.append(after)
+                base.remember_deletions(after, offsets)
     return changed, emptied
 
 
@@ -129,7 +152,7 @@ def _carry_row_ids(fragments: Sequence[FragmentMetadata], row_ids: Addresses) ->
 
 def new_files(written: Iterable[FragmentMetadata], changed: Iterable[FragmentMetadata] = ()) -> tuple[str, ...]:
     """What a commit must sync: data files of new fragments and deletion files of changed ones, below the table."""
-    data = [f"data/{file.path}" for fragment in written for file in fragment.files if file.base_id is None]
+    data = [data_file(file_name(file)) for fragment in written for file in fragment.files if file.base_id is None]
     deletions = [
         fragment.deletion_file.path(fragment.id)
         for fragment in changed
@@ -153,17 +176,17 @@ def stage_update(
     emptied: list[int],
     rows_added: int,
     rows_removed: int,
-    folded: Folded | None = None,
+    fold: Fold = fold_small,
 ) -> StagedWrite:
     """One operation for everything, strict by the fence fragment or, on an empty table, by `Overwrite`.
 
-    `folded` are fragments that hold the rows of others; by default small ones are folded.
+    `fold` gives fragments that hold the rows of others; by default many small ones are folded.
     """
     existing = base.fragments()
     if not existing:
         return _overwrite(base, added, 0)
     touched = {fragment.id for fragment in changed} | set(emptied)
-    moved = fold_small(base, touched) if folded is None else folded
+    moved = fold(base, touched)
     # Any fragment will do that all writers on this version choose alike; a transaction carries the version of every
     # row of it, so the smallest one keeps transactions small.
     fence = min(existing, key=lambda fragment: (fragment.physical_rows, fragment.id)).id
@@ -179,7 +202,15 @@ def stage_update(
         update_mode="rewrite_rows",
     )
     files = new_files([*moved.kept, *added], changed)
-    return StagedWrite(base.version, operation, rows_added, rows_removed, files)
+    return StagedWrite(
+        base.version,
+        operation,
+        rows_added,
+        rows_removed,
+        files,
+        touched=frozenset(touched | moved.replaced),
+        has_older_files=moved.ahead,
+    )
 
 
 def _row_count(fragments: Iterable[FragmentMetadata]) -> int:
@@ -194,11 +225,13 @@ def stage_changes(
     updated_addresses: Addresses | None = None,
     updated_row_ids: Addresses | None = None,
     deleted_addresses: Addresses | None = None,
+    fold: Fold = fold_small,
+    read_soon: bool = True,
 ) -> StagedWrite | None:
     """Stage inserts, updates and deletes of one table as one transaction; None when there is nothing to do.
 
     An update is given as the new row, the address of the row it supersedes and that row's id, in the same order; it
-    keeps the row id. Addresses belong to the version of `base`.
+    keeps the row id. Addresses belong to the version of `base`. `read_soon` is as for `stage_overwrite`.
     """
     none = np.empty(0, dtype=np.uint64)
     superseded = none if updated_addresses is None else updated_addresses
@@ -211,7 +244,7 @@ def stage_changes(
             _carry_row_ids(rewritten, updated_row_ids)
         added.extend(rewritten)
     if new_rows is not None and not (isinstance(new_rows, pa.Table) and not new_rows.num_rows):
-        added.extend(_write(base, new_rows))
+        added.extend(_write(base, new_rows, read_soon=read_soon))
     if not added and not changed and not emptied:
         return None
     return stage_update(
@@ -221,6 +254,7 @@ def stage_changes(
         emptied=emptied,
         rows_added=_row_count(added),
         rows_removed=len(np.unique(np.concatenate([superseded, deleted]))),
+        fold=fold,
     )
 
 
@@ -258,10 +292,15 @@ def stage_fragments(
     )
 
 
-def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
-    """Stage the replacement of the whole content; no rows at all is a replacement like any other."""
+def stage_overwrite(base: TableHandle, rows: Rows | None, *, read_soon: bool = True) -> StagedWrite:
+    """Stage the replacement of the whole content; no rows at all is a replacement like any other.
+
+    `read_soon` keeps a few rows in memory for whoever reads them first.
+    """
     added: list[FragmentMetadata] = (
-        [] if rows is None or (isinstance(rows, pa.Table) and not rows.num_rows) else _write(base, rows)
+        []
+        if rows is None or (isinstance(rows, pa.Table) and not rows.num_rows)
+        else _write(base, rows, read_soon=read_soon)
     )
     return _overwrite(base, added, sum(fragment.live_rows for fragment in base.fragments()))
 
@@ -269,6 +308,12 @@ def stage_overwrite(base: TableHandle, rows: Rows | None) -> StagedWrite:
 def stage_touch(base: TableHandle) -> StagedWrite:
     """Stage a new version without any change, strict like every other: it takes the place after its base."""
     return stage_update(base, added=[], changed=[], emptied=[], rows_added=0, rows_removed=0)
+
+
+def stage_config(base: TableHandle, config: Mapping[str, str | None]) -> StagedWrite:
+    """Stage other settings of a table, None removing one; the rows stay, and so do those others commit meanwhile."""
+    operation = LanceOperation.UpdateConfig(config_updates=LanceOperation.UpdateMap(dict(config)))
+    return StagedWrite(base.version, operation, 0, 0, strict=False)
 
 
 def as_transaction(staged: StagedWrite, properties: dict[str, str]) -> Transaction:

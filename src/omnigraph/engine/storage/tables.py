@@ -8,58 +8,45 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.dataclass import dataclass
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
+from omnigraph.engine.storage.forked import check_process, note_use
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import (
+from omnigraph.engine.storage.kept import KeptHandles, forget_files, new_session
+from omnigraph.engine.storage.lance_internals.files import (
     BRANCH_REFS,
     BRANCH_TREE,
+    INDICES,
     TABLE_FOLDERS,
     TAG_REFS,
+    VERSIONS,
     branch_location,
     branch_ref,
-    is_local,
-    join,
+    data_file,
     version_file,
+    version_of,
 )
+from omnigraph.engine.storage.lance_internals.refs import Refs
+from omnigraph.engine.storage.layout import is_local, join
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.residual import InlineCommitResidual
 from omnigraph.engine.storage.staged import StagedWrite, as_transaction
 from omnigraph.engine.storage.steps import step
-from omnigraph.engine.storage.translate import classify_lance_error, is_missing, translated
-from omnigraph.errors import ConflictError, GraphError, InternalError, StorageError
+from omnigraph.engine.storage.transactions import OPERATION_ID, TransactionInfo, read_transaction
+from omnigraph.engine.storage.translate import translated
+from omnigraph.errors import ConflictError, InternalError, StorageError
 
 STORAGE_VERSION = "2.2"
-OPEN_HANDLES = 64
-REF_LOOKS = 16
-SESSION_INDEX_BYTES = 256 << 20
-SESSION_METADATA_BYTES = 256 << 20
-
-T = TypeVar("T")
-
-OPERATION_ID = "omnigraph.operation_id"
-STEP = "omnigraph.step"
-COMPENSATES = "omnigraph.compensates"
-
-
-@dataclass(frozen=True)
-class TransactionInfo:
-    """What one version of a table was made by; `operation` is None when Lance cannot tell."""
-
-    version: int
-    uuid: str | None
-    operation: str | None
-    properties: Mapping[str, str]
+PROBED_VERSIONS = 16
+"""A head that is further ahead is found by listing the versions."""
 
 
 class TableStore:
@@ -76,6 +63,7 @@ class TableStore:
         storage_options: Mapping[str, str] | None = None,
         read_only: bool = False,
     ) -> None:
+        note_use()
         self.root = root
         self.durability = durability
         self.read_only = read_only
@@ -83,12 +71,13 @@ class TableStore:
         self.objects = ObjectStore(root, durability=durability, options=storage_options)
         self.residual = InlineCommitResidual(self)
         self._options = dict(storage_options or {}) or None
-        self._local = is_local(root)
-        self._session = lance.Session(
-            index_cache_size_bytes=SESSION_INDEX_BYTES, metadata_cache_size_bytes=SESSION_METADATA_BYTES
-        )
-        self._handles: OrderedDict[tuple[str, str | None, int, str | None], TableHandle] = OrderedDict()
-        self._handles_lock = threading.Lock()
+        self.is_local = is_local(root)
+        self._session = new_session()
+        self._kept = KeptHandles()
+        self._refs = Refs(self.objects)
+        self._anchor: tuple[str, object] | None = None
+        self.generation = 0
+        """How often another graph was found in the place of the one that was known."""
 
     @classmethod
     def at(
@@ -100,6 +89,7 @@ class TableStore:
         read_only: bool = False,
     ) -> TableStore:
         """The process-wide store of a canonical root."""
+        check_process()  # before the lock, which the process this one was forked from may hold for ever
         key = (root, durability, read_only, tuple(sorted((storage_options or {}).items())))
         with cls._shared_lock:
             store = cls._shared.get(key)
@@ -117,7 +107,7 @@ class TableStore:
 
     def exists(self, path: str) -> bool:
         """True when a table has been created at this path."""
-        return self.objects.exists(f"{path}/_versions")
+        return self.objects.exists(f"{path}/{VERSIONS}")
 
     def open(self, path: str, *, branch: str | None = None, version: int | None = None) -> TableHandle:
         """The table at a version of a branch, or at the branch's head, read afresh.
@@ -157,27 +147,54 @@ class TableStore:
 
     def open_pinned(self, path: str, *, branch: str | None, version: int, tag: str | None = None) -> TableHandle:
         """A version that is published, kept open for the next reader; `tag` tells recreated tables apart."""
-        key = (path, branch, version, tag)
-        with self._handles_lock:
-            handle = self._handles.get(key)
-            if handle is not None:
-                self._handles.move_to_end(key)
-                return handle
-        handle = self.open(path, branch=branch, version=version)
-        self.remember(handle, tag=tag)
+        handle = self._kept.get((path, branch, version, tag))
+        if handle is None:
+            handle = self.open(path, branch=branch, version=version)
+            self._kept.put(handle, tag)
         return handle
 
     def remember(self, handle: TableHandle, *, tag: str | None = None) -> None:
         """Keep a handle for `open_pinned`, dropping the least recently used one beyond the bound."""
-        with self._handles_lock:
-            self._handles[(handle.path, handle.branch, handle.version, tag)] = handle
-            while len(self._handles) > OPEN_HANDLES:
-                self._handles.popitem(last=False)
+        self._kept.put(handle, tag)
 
     def forget(self) -> None:
         """Drop every kept handle."""
-        with self._handles_lock:
-            self._handles.clear()
+        self._kept.clear()
+
+    @classmethod
+    def close_root(cls, root: str) -> None:
+        """Give back what this process keeps for a root; whoever still uses a store of it goes on without."""
+        with cls._shared_lock:
+            stores = [cls._shared.pop(key) for key in list(cls._shared) if key[0] == root]
+        for store in stores:
+            store.close()
+
+    def close(self) -> None:
+        """Give back what is kept in memory for the tables of this store."""
+        forget_files(self._kept.files())
+        self._kept.clear()
+        # Its caches go with the old one, once no handle is left that somebody else holds.
+        self._session = new_session()
+
+    # --- another graph in the same place ---------------------------------------------------------------------------
+
+    def anchor(self, path: str, version: int) -> None:
+        """Remember the file of a version that is there now, to notice when a graph is put in the place of this one."""
+        file = f"{path}/{version_file(version)}"
+        self._anchor = (file, self.objects.fingerprint([file])[0])
+
+    def renew_if_replaced(self) -> None:
+        """Let go of everything kept when the graph at this root is not the one that was known.
+
+        Its folder was removed and made again, or a copy was put back. Versions are known by their numbers, here and in
+        the caches of Lance, and the graph that is there now has the same numbers for other content. A version that was
+        cleaned up looks the same; then only time is lost.
+        """
+        anchor = self._anchor
+        if anchor is not None and self.objects.fingerprint([anchor[0]])[0] != anchor[1]:
+            self._anchor = None
+            self.generation += 1
+            self.close()
 
     def head_version(self, path: str, branch: str | None = None, *, known: int | None = None) -> int:
         """The newest version of a table's branch.
@@ -193,13 +210,20 @@ class TableStore:
             version = known
             while self._version_exists(folder, version + 1):
                 version += 1
-                if version - known > 16:
+                if version - known > PROBED_VERSIONS:
                     return self.open(path, branch=branch).version
         return version
 
     def branch_mark(self, path: str, branch: str) -> object:
         """A value that tells a branch of a table from one made anew under its name; None when there is none."""
         return self.objects.fingerprint([branch_ref(path, branch)])[0]
+
+    def branch_identity(self, path: str, branch: str) -> str | None:
+        """What a branch of a table has for ever and no other of its name ever had; None when there is no such branch.
+
+        Unlike a mark it is kept by whoever copies the table elsewhere.
+        """
+        return self.objects.read_text_if_exists(branch_ref(path, branch))
 
     def has_version(self, path: str, branch: str | None, version: int) -> bool:
         """Whether a version of a table's branch is still there; costs one look."""
@@ -232,7 +256,7 @@ class TableStore:
                 raise StorageError(f"creating {path}: a table is already there", kind="precondition")
             dataset = self._commit_creation(path, location, staged)
         handle = self._handle(dataset, path, None)
-        self._sync(handle, [f"data/{file}" for fragment in handle.fragments() for file in fragment.files])
+        self._sync(handle, [data_file(file) for fragment in handle.fragments() for file in fragment.files])
         return handle
 
     def _commit_creation(self, path: str, location: str, staged: Transaction) -> LanceDataset:
@@ -269,7 +293,6 @@ class TableStore:
         schema: Mapping[str, str] | None = None,
         fields: Mapping[str, Mapping[str, str]] | None = None,
         config: Mapping[str, str | None] | None = None,
-        properties: Mapping[str, str] | None = None,
     ) -> TableHandle:
         """Set facts of the schema, of columns and of the configuration as one version; None removes a setting.
 
@@ -283,7 +306,7 @@ class TableStore:
             schema_metadata_updates=_updates(schema),
             field_metadata_updates={base.field_ids[name]: _updates(facts) for name, facts in (fields or {}).items()},
         )
-        transaction = Transaction(base.version, operation, transaction_properties=dict(properties or {}))
+        transaction = Transaction(base.version, operation)
         with translated(f"configuring {base.path}"), step("configure", base.path):
             dataset = LanceDataset.commit(base.dataset, transaction, max_retries=0, storage_options=self._options)
         handle = self._handle(dataset, base.path, base.branch)
@@ -294,14 +317,19 @@ class TableStore:
         """Make a staged write the next version of its table.
 
         Raises:
-            ConflictError: the table is not at the base version any more; nothing happened.
+            ConflictError: the table is not at the base version any more; nothing happened, if the write is strict.
             InternalError: the commit landed elsewhere than right after its base, which strictness excludes.
         """
         if staged.base_version != base.version and not (staged.keeps_rows and staged.base_version < base.version):
             raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
-        self._sync_staged(base, staged)
+        self.sync_staged(base, staged)
         handle = self._handle(self._commit(base, staged, dict(properties)), base.path, base.branch)
+        handle.written_by = properties.get(OPERATION_ID)
+        if staged.touched is not None and staged.base_version == base.version:
+            handle.follow(base, staged.touched)
         if handle.version != base.version + 1:
+            if not staged.strict:
+                raise ConflictError(f"another writer committed to {base.path} first — retry")
             raise InternalError(
                 f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}:"
                 " another program writes to this table"
@@ -315,7 +343,7 @@ class TableStore:
             with translated(f"committing to {base.path}"), step("commit", base.path):
                 return LanceDataset.commit(base.dataset, transaction, max_retries=0, storage_options=self._options)
         except ConflictError:
-            landed = None if self._local else self._landed(base, transaction.uuid)
+            landed = None if self.is_local else self._landed(base, transaction.uuid)
             if landed is None:
                 raise
             return landed
@@ -327,7 +355,7 @@ class TableStore:
         first try: the commit is there although it was reported as a conflict.
         """
         dataset = self.open(base.path, branch=base.branch, version=base.version + 1).dataset
-        found = self._transaction(dataset, base.path, base.version + 1)
+        found = read_transaction(dataset, base.path, base.version + 1)
         return dataset if found.uuid == uuid else None
 
     def restore(self, path: str, branch: str | None, version: int, properties: Mapping[str, str]) -> TableHandle:
@@ -355,39 +383,24 @@ class TableStore:
         found = []
         for version in range(after + 1, upto + 1):
             with step("read_transaction", path):
-                found.append(self._transaction(dataset, path, version))
+                found.append(read_transaction(dataset, path, version))
         return found
-
-    @staticmethod
-    def _transaction(dataset: LanceDataset, path: str, version: int) -> TransactionInfo:
-        try:
-            transaction = dataset.read_transaction(version)
-        except TypeError:
-            # A compaction that rewrote an index cannot be decoded by the Python binding; it is maintenance, not rows.
-            return TransactionInfo(version, None, "Rewrite", {})
-        except (OSError, ValueError) as exc:
-            raise classify_lance_error(exc, f"reading the history of {path}") from exc
-        if transaction is None:
-            return TransactionInfo(version, None, None, {})
-        return TransactionInfo(
-            version,
-            str(transaction.uuid),
-            type(transaction.operation).__name__,
-            dict(transaction.transaction_properties or {}),
-        )
 
     def table_branches(self, path: str) -> list[str]:
         """The refs of a table, sorted."""
-        return sorted(self._refs(path))
+        return sorted(self._refs.of(path))
 
     def branch_parents(self, path: str) -> dict[str, str | None]:
         """The refs of a table with the branch each was created from (None is main)."""
-        return {name: ref.get("parent_branch") for name, ref in self._refs(path).items()}
+        return {name: ref.parent for name, ref in self._refs.of(path).items()}
+
+    def fork_points(self, path: str) -> dict[str, tuple[str | None, int]]:
+        """The refs of a table with the branch (None is main) and the version each was created from."""
+        return {name: (ref.parent, ref.version) for name, ref in self._refs.of(path).items()}
 
     def branch_points(self, path: str) -> dict[str, int]:
         """The refs of a table that were created from main, and the version of main each was created at."""
-        refs = self._refs(path).items()
-        return {name: int(ref["parent_version"]) for name, ref in refs if ref.get("parent_branch") is None}
+        return {name: version for name, (parent, version) in self.fork_points(path).items() if parent is None}
 
     def branch_folders(self, path: str) -> list[str]:
         """The names of branches that have files, sorted; one without a ref is what a cut-short deletion left."""
@@ -396,34 +409,11 @@ class TableStore:
         while places:
             place = places.pop()
             below = self.objects.list_folders(place)
-            if f"{place}/_versions" in below:
+            if f"{place}/{VERSIONS}" in below:
                 found.append(place.removeprefix(f"{top}/"))
                 below = [name for name in below if name.rpartition("/")[2] not in TABLE_FOLDERS]
             places.extend(below)
         return sorted(found)
-
-    def _refs(self, path: str) -> dict[str, dict[str, Any]]:
-        """The refs as Lance lists them."""
-        if not self.objects.exists(f"{path}/{BRANCH_REFS}"):
-            # Opening the head lists all versions, which a table without refs need not pay for.
-            return {}
-        dataset = self.open(path).dataset
-        with step("list_branches", path):
-            found = self.among_refs(f"listing the branches of {path}", dataset.branches.list)
-        return {str(name): dict(ref) for name, ref in found.items()}
-
-    @staticmethod
-    def among_refs(what: str, ask: Callable[[], T]) -> T:
-        """Do what reads all refs of a table, again when one of them was deleted after Lance had listed it."""
-        for _ in range(REF_LOOKS):
-            try:
-                with translated(what):
-                    return ask()
-            except GraphError as exc:
-                if not is_missing(exc):
-                    raise
-                missing = exc
-        raise missing
 
     def tags(self, path: str, branch: str | None = None) -> dict[str, int]:
         """The tags of versions on one branch of a table, and these versions: somebody wants to keep them."""
@@ -443,33 +433,42 @@ class TableStore:
     def version_times(self, path: str) -> dict[int, datetime]:
         """When each version of a table's main lineage that still exists was written, by one listing."""
         found = {}
-        for entry in self.objects.entries(f"{path}/_versions"):
-            number = str(entry["path"]).rpartition("/")[2].removesuffix(".manifest")
-            if number.isdigit():
-                found[(1 << 64) - 1 - int(number)] = entry["last_modified"]
+        for entry in self.objects.entries(f"{path}/{VERSIONS}"):
+            version = version_of(str(entry["path"]))
+            if version is not None:
+                found[version] = entry["last_modified"]
         return dict(sorted(found.items()))
 
     # --- syncing ---------------------------------------------------------------------------------------------------
 
-    def _sync_staged(self, base: TableHandle, staged: StagedWrite) -> None:
-        """Sync the files a commit is about to name."""
-        if not self._local or not is_full(self.durability):
+    @property
+    def _syncs(self) -> bool:
+        return self.is_local and is_full(self.durability)
+
+    @property
+    def waits(self) -> bool:
+        """True when a write mostly waits, for a disk that syncs or for a network, and not for a processor."""
+        return not self.is_local or is_full(self.durability)
+
+    def sync_staged(self, base: TableHandle, staged: StagedWrite) -> None:
+        """Sync the files a commit is about to name; what is synced already costs next to nothing here."""
+        if not self._syncs:
             return
         folder = _folder(base)
         files = [f"{folder}/{file}" for file in staged.files]
         if isinstance(staged.operation, LanceOperation.CreateIndex):
             for index in staged.operation.new_indices:
-                parts = f"{folder}/_indices/{index.uuid}"
+                parts = f"{folder}/{INDICES}/{index.uuid}"
                 files.extend(entry.path for entry in os.scandir(parts))
         sync_files(files)
 
     def sync_head(self, path: str, branch: str | None = None) -> None:
         """Sync the newest version of a branch that something other than `commit` made, and the refs of its table."""
-        if not self._local or not is_full(self.durability):
+        if not self._syncs:
             return
         handle = self.open(path, branch=branch)
         folder = _folder(handle)
-        data = [f"data/{file}" for fragment in handle.fragments() for file in fragment.files]
+        data = [data_file(file) for fragment in handle.fragments() for file in fragment.files]
         self._sync(handle, [file for file in data if os.path.exists(f"{folder}/{file}")])
         refs = f"{self.location(path)}/{BRANCH_REFS}"
         if os.path.isdir(refs):
@@ -477,7 +476,7 @@ class TableStore:
 
     def _sync(self, handle: TableHandle, files: Sequence[str]) -> None:
         """Sync a new version: the file that makes it one, and what else is named."""
-        if not self._local or not is_full(self.durability):
+        if not self._syncs:
             return
         folder = _folder(handle)
         sync_files(f"{folder}/{name}" for name in (*files, version_file(handle.version)))
@@ -490,8 +489,3 @@ def _updates(facts: Mapping[str, str | None] | None) -> LanceOperation.UpdateMap
 def _folder(handle: TableHandle) -> str:
     """The local directory that holds the files of a table's branch."""
     return handle.uri.removeprefix("file://")
-
-
-def is_conflict(exc: GraphError) -> bool:
-    """True when a commit was refused because the table had moved."""
-    return isinstance(exc, ConflictError)

@@ -6,6 +6,7 @@ pinned by tests, so an upgrade that changes a text fails loudly instead of chang
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,8 +36,13 @@ _TRANSIENT = (
     "SlowDown",
     "InternalError",
 )
-FOREIGN = (OSError, ValueError, RuntimeError, TypeError, NotImplementedError, pa.ArrowException)
+_OVERFLOW = "Offset overflow"
+FOREIGN = (OSError, ValueError, RuntimeError, TypeError, LookupError, ArithmeticError, MemoryError, pa.ArrowException)
 """What Lance, Arrow and the operating system raise when something is wrong outside this program."""
+_INTERRUPT = re.compile(
+    r"(?:External error: |Python exception: Traceback \(most recent call last\):\n(?:  .*\n)+)"
+    r"(KeyboardInterrupt|SystemExit)(?::[ ]?([^\n]*))?\s*(?:, /\S+)?\Z"
+)
 _CONFIGURATION = ("Configuration key", "Missing region", "credential", "Credential", "Unable to find", "Unknown scheme")
 
 
@@ -61,8 +67,29 @@ def _brief(exc: BaseException) -> str:
     return text.split(", /")[0].split(", rust/")[0][:300]
 
 
+def raise_interrupt(exc: BaseException) -> None:
+    """Let an interrupt that arrived inside a foreign call go on as what it is.
+
+    Lance and Arrow look for signals while they work, and hand over what the handler raised: as itself from most calls,
+    as the text of an error from a stream of batches, with a Python traceback when it came up in ours.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: it was one.
+    """
+    if isinstance(exc, FOREIGN) and (found := _INTERRUPT.search(str(exc))) is not None:
+        kind, value = found[1], found[2] or ""
+        if kind == "SystemExit":
+            raise SystemExit(int(value) if value.isdigit() else value or None) from exc
+        raise KeyboardInterrupt(*filter(None, [value])) from exc
+
+
 def classify_lance_error(exc: BaseException, what: str) -> GraphError:
-    """The error of ours that stands for a foreign one raised while doing `what`."""
+    """The error of ours that stands for a foreign one raised while doing `what`.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: the error is an interrupt in disguise.
+    """
+    raise_interrupt(exc)
     if isinstance(exc, GraphError):
         return exc
     if isinstance(exc, CommitConflictError):
@@ -76,6 +103,18 @@ def classify_lance_error(exc: BaseException, what: str) -> GraphError:
     return StorageError(f"{what}: {_brief(exc)}", kind=kind)
 
 
+def is_panic(exc: BaseException) -> bool:
+    """True for a failed assertion inside a Rust library, as damaged files cause; it is no `Exception` in Python."""
+    return type(exc).__name__ == "PanicException" and type(exc).__module__ == "pyo3_runtime"
+
+
+def is_unsupported(exc: BaseException) -> bool:
+    """True when a store says that it has no such thing as was asked for, by the status and the code S3 has for it."""
+    if isinstance(exc, NotImplementedError):
+        return True
+    return any(part in str(exc) for part in ("501 Not Implemented", "<Code>NotImplemented<", "NotSupported"))
+
+
 def is_missing(exc: BaseException) -> bool:
     """True when the error says that the thing does not exist."""
     if isinstance(exc, FileNotFoundError | NotFoundError):
@@ -83,6 +122,11 @@ def is_missing(exc: BaseException) -> bool:
     if isinstance(exc, StorageError):
         return exc.kind == "not_found"
     return _kind_of(str(exc)) == "not_found"
+
+
+def is_overflow(exc: BaseException) -> bool:
+    """True when Lance was asked for more text at once than one of its arrays can hold."""
+    return _OVERFLOW in str(exc)
 
 
 @contextmanager
@@ -93,4 +137,8 @@ def translated(what: str) -> Iterator[None]:
     except GraphError:
         raise
     except FOREIGN as exc:
+        raise classify_lance_error(exc, what) from exc
+    except BaseException as exc:
+        if not is_panic(exc):
+            raise
         raise classify_lance_error(exc, what) from exc

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 ROWS_MAX = 2048
 """Larger fragments are read from the store, where reading costs little beside their size."""
 TABLE_BYTES_MAX = 1 << 20
-BYTES_MAX = 64 << 20
+BYTES_MAX = 32 << 20
+COLUMN_BYTES = 512
+"""What a column takes beside its values, which for a row or two is most of it."""
 
 Columns = Mapping[int, pa.ChunkedArray]
 
@@ -35,6 +37,7 @@ class WrittenRows:
         size = int(rows.get_total_buffer_size())
         if rows.num_rows > ROWS_MAX or size > TABLE_BYTES_MAX:
             return
+        size += COLUMN_BYTES * (rows.num_columns + 1)
         columns = {field_ids[name]: rows.column(name) for name in rows.column_names if name in field_ids}
         with self._lock:
             if file in self._files:
@@ -44,6 +47,25 @@ class WrittenRows:
             while self._bytes > self._bytes_max:
                 _, (_, freed) = self._files.popitem(last=False)
                 self._bytes -= freed
+
+    def forget(self, files: Iterable[str]) -> None:
+        """Drop what was kept of data files that have been replaced."""
+        with self._lock:
+            for file in files:
+                found = self._files.pop(file, None)
+                if found is not None:
+                    self._bytes -= found[1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._files.clear()
+            self._bytes = 0
+
+    def use(self) -> tuple[int, int]:
+        """How many files are kept, and their bytes."""
+        with self._lock:
+            return len(self._files), self._bytes
 
     def find(self, file: str, wanted: Mapping[str, int], schema: pa.Schema) -> pa.Table | None:
         """The wanted columns of a data file, in the types of `schema`; None when one of them is not known so."""

@@ -23,7 +23,7 @@ from tests.unit.engine.manifest.publishers import (
 from omnigraph.engine.manifest import history as history_module
 from omnigraph.engine.manifest import publish as publish_module
 from omnigraph.engine.manifest import records
-from omnigraph.engine.manifest.history import COMMITS_SCHEMA
+from omnigraph.engine.manifest.commit_rows import COMMITS_SCHEMA
 from omnigraph.engine.manifest.publish import ARCHIVE_EVERY, COMMIT_WINDOW, COMMITS_KEPT, Manifest
 from omnigraph.engine.storage import layout
 from omnigraph.errors import CommitNotFoundError, FormatError

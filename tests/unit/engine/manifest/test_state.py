@@ -1,6 +1,7 @@
 """What the rows of a manifest mean, without a disk."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import UpdateTable
-from omnigraph.engine.manifest.records import MANIFEST_SCHEMA, CommitRecord, Head, Row, TableEntry
+from omnigraph.engine.manifest.records import MANIFEST_SCHEMA, CommitRecord, Head, Row, TableEntry, TableLocation
 from omnigraph.engine.manifest.state import ManifestState, apply_changes, decode, genesis, without_commits
 from omnigraph.errors import FormatError
 from omnigraph.ids import CommitId, TableKey
@@ -153,3 +154,51 @@ def test_a_stamp_this_release_does_not_know_is_refused(stamp: bytes, complaint: 
 def test_a_missing_stamp_means_the_first_format() -> None:
     assert records.read_stamp(pa.schema([])) == 1
     assert records.read_stamp(MANIFEST_SCHEMA) == 4
+
+
+def test_a_record_is_spelled_once_and_as_an_equal_one_would_be() -> None:
+    entry = TableEntry(PERSON, "nodes/p", 3, None, 7, metadata={"written_by": "01OP"})
+    spelled = [(records.commit_row, GENESIS), (records.entry_row, entry)]
+    for spell, record in spelled:
+        assert spell(record) is spell(record)
+        again = replace(record)
+        assert spell(again) == spell(record)
+        assert spell(again) is not spell(record)
+    moved = replace(entry, version=4)
+    assert records.entry_row(moved)["table_version"] == 4
+
+
+def test_the_next_state_spells_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publish writes every row of the window, and encodes the one commit that came."""
+    keys = [TableKey(f"node:T{number}") for number in range(8)]
+    state = genesis([TableEntry(key, f"nodes/{key[5:]}", 1, None, 0) for key in keys], GENESIS)
+    for number in range(2, 60):
+        commit = CommitRecord(CommitId(f"01C{number:03d}"), None, number, state.head, None, "me", GENESIS.created_at)
+        state = apply_changes(state, [UpdateTable(keys[0], number, None, number)], commit)
+    plain = records.to_table(state.rows())
+    commit = CommitRecord(CommitId("01LAST"), None, 60, state.head, None, None, GENESIS.created_at)
+    after = apply_changes(state, [UpdateTable(keys[1], 2, None, 5)], commit)
+    spelled, dumps = [], json.dumps
+    monkeypatch.setattr(records.json, "dumps", lambda *given, **how: spelled.append(given) or dumps(*given, **how))
+    rows = records.to_table(after.rows())
+    monkeypatch.undo()
+    assert len(spelled) <= 3
+    assert rows.num_rows == plain.num_rows + 1
+    fresh = decode(rows.to_pylist(), branch="main", version=60)
+    assert records.to_table(fresh.rows()).equals(rows)
+
+
+def test_rows_become_the_columns_they_name_in_the_schema_of_the_manifest() -> None:
+    unknown = {**dict.fromkeys(MANIFEST_SCHEMA.names), "object_id": "x", "object_type": "newer", "table_key": ""}
+    entry = TableEntry(TableKey("node:P"), "nodes/p", 3, "side", 7, 2, {"written_by": "somebody"})
+    rows = [
+        records.location_row(TableLocation(TableKey("node:P"), "nodes/p", 2)),
+        records.entry_row(entry),
+        records.commit_row(GENESIS),
+        {**unknown, "base_objects": ["a", "b"]},
+    ]
+    for given in (rows, []):
+        plain = {name: [row[name] for row in given] for name in MANIFEST_SCHEMA.names}
+        table = records.to_table(given)
+        assert table.schema.equals(MANIFEST_SCHEMA, check_metadata=True)
+        assert table.equals(pa.table(plain, schema=MANIFEST_SCHEMA))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.engine.manifest.references import told
 from omnigraph.engine.storage import layout
 from omnigraph.errors import (
     AlreadyExistsError,
@@ -13,6 +14,7 @@ from omnigraph.errors import (
     CommitNotFoundError,
     ConflictError,
     InputError,
+    VersionReclaimedError,
 )
 from omnigraph.testing.crash import check_recovered, content_of
 
@@ -215,8 +217,62 @@ def test_cleanup_keeps_what_a_branch_reads(graph: omnigraph.Graph) -> None:
     for age in range(5):
         insert(graph, "bob", age)
     graph.maintenance.optimize()
-    graph.maintenance.cleanup(keep_versions=1)
+    graph.maintenance.cleanup(keep=1)
     assert people(graph, "lazy") == {"ann": 1}
     insert(graph, "eve", 3, "lazy")
     assert people(graph, "lazy") == {"ann": 1, "eve": 3}
     assert people(graph) == {"ann": 1, "bob": 4}
+
+
+def test_a_branch_begins_at_a_commit_a_tag_or_a_time(graph: omnigraph.Graph) -> None:
+    count = "query q() { match { $p: Person } return { count($p) as n } }"
+    add = "query q($n: String) { insert Person { name: $n } }"
+    already = graph.query(count).to_pylist()[0]["n"]
+    for number in range(4):
+        graph.mutate(add, {"n": f"at{number}"})
+    commits = graph.history.list(limit=4)
+    graph.tags.create("second", at=commits[2].graph_commit_id)
+    graph.branches.create("by-id", at=commits[1].graph_commit_id)
+    graph.branches.create("by-tag", at="second")
+    graph.branches.create("by-time", at=told(commits[3].created_at))
+    counted = [graph.query(count, branch=name).to_pylist()[0]["n"] - already for name in ("by-id", "by-tag", "by-time")]
+    assert counted == [3, 2, 1]
+
+    # It goes its own way from there, counts its distance, and comes back by a merge.
+    graph.mutate(add, {"n": "apart"}, branch="by-tag")
+    info = graph.branches.show("by-tag")
+    assert (info.ahead, info.behind, info.created_from) == (1, 2, "main")
+    assert info.head == graph.history.list("by-tag", limit=1)[0]
+    merged = graph.branches.merge("by-tag")
+    assert merged.outcome == "merged"
+    assert graph.branches.show("by-tag").ahead == 0
+    assert graph.query(count).to_pylist()[0]["n"] - already == 5
+    assert graph.branches.show("main").ahead == 0
+
+    # A branch in the past keeps its state from cleanup, which it is not there to be kept from otherwise.
+    graph.maintenance.optimize()
+    assert not graph.maintenance.cleanup(keep=1).failed
+    assert graph.query(count, branch="by-time").to_pylist()[0]["n"] - already == 1
+    assert graph.maintenance.verify().clean
+
+
+def test_a_branch_does_not_begin_where_it_could_not_be_written(graph: omnigraph.Graph) -> None:
+    add = "query q($n: String) { insert Person { name: $n } }"
+    graph.mutate(add, {"n": "early"})
+    early = graph.history.list(limit=1)[0].graph_commit_id
+    graph.schema.apply(graph.schema.source.replace("node Person {", "node Person { nick: String?"))
+    with pytest.raises(ConflictError, match="schema has been changed"):
+        graph.branches.create("late", at=early)
+    graph.mutate(add, {"n": "later"})
+    later = graph.history.list(limit=1)[0].graph_commit_id
+    for number in range(3):
+        graph.mutate(add, {"n": f"more{number}"})
+    graph.maintenance.optimize()
+    graph.maintenance.cleanup(keep=1)
+    with pytest.raises(VersionReclaimedError):
+        graph.branches.create("late", at=later)
+    with pytest.raises(CommitNotFoundError):
+        graph.branches.create("late", at="no-such-tag")
+    with pytest.raises(BranchNotFoundError):
+        graph.branches.show("late")
+    assert graph.branches.list() == ["main"]

@@ -32,7 +32,7 @@ def manifests(graph: Graph) -> list[int]:
 
 
 def clean(graph: Graph, keep: int) -> CleanupReport:
-    report = graph.maintenance.cleanup(keep_versions=keep)
+    report = graph.maintenance.cleanup(keep=keep)
     assert not report.failed, report
     return report
 

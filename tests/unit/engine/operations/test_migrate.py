@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.engine.recovery.schema_lock import acquire_lock, release_lock
+from omnigraph.engine.coordination.schema_lock import acquire_lock, new_lock, release_lock
 from omnigraph.engine.storage import layout
 from omnigraph.errors import ConflictError, InputError, ParseError, SchemaError, TypeCheckError, VersionReclaimedError
 from omnigraph.ids import SCHEMA_LOCK_BRANCH
@@ -89,14 +89,14 @@ def test_two_properties_may_exchange_their_places(graph: omnigraph.Graph) -> Non
 def test_a_dropped_property_comes_back_empty(graph: omnigraph.Graph) -> None:
     before = graph.snapshot()
     without = SCHEMA.replace("fax: String?", "")
-    graph.schema.apply(without)
+    graph.schema.apply(without, confirm_drops=True)
     assert people(graph, "age") == [("ann", 1), ("bob", 2)]
     run(graph, 'insert Person { name: "cid" }')
     # The same name with another type: nothing of the old column may show.
-    graph.schema.apply(SCHEMA.replace("fax: String?", "fax: I64?"))
+    graph.schema.apply(SCHEMA.replace("fax: String?", "fax: I64?"), confirm_drops=True)
     assert people(graph, "fax") == [("ann", None), ("bob", None), ("cid", None)]
-    graph.schema.apply(without)
-    graph.schema.apply(SCHEMA)
+    graph.schema.apply(without, confirm_drops=True)
+    graph.schema.apply(SCHEMA, confirm_drops=True)
     assert people(graph, "fax") == [("ann", None), ("bob", None), ("cid", None)]
     run(graph, 'update Person set { fax: "new" } where name = "ann"')
     assert people(graph, "fax") == [("ann", "new"), ("bob", None), ("cid", None)]
@@ -112,7 +112,7 @@ def test_numbers_of_columns_are_never_given_again(graph: omnigraph.Graph) -> Non
         assert fields[f"extra{round_}"] not in seen
         seen.add(fields[f"extra{round_}"])
         assert people(graph, f"extra{round_}") == [("ann", None), ("bob", None)]
-        graph.schema.apply(SCHEMA)
+        graph.schema.apply(SCHEMA, confirm_drops=True)
         graph.maintenance.optimize()
 
 
@@ -129,7 +129,7 @@ def test_a_type_is_renamed_without_moving(graph: omnigraph.Graph) -> None:
     assert people(graph, "age", at=before.head) == [("ann", 1), ("bob", 2)]
     sound(graph)
     # A new type of the old name is another table.
-    graph.schema.apply(renamed.replace("node City", "node Person { name: String @key }\nnode City"))
+    graph.schema.apply(renamed.replace("node City", "node Person { name: String @key }\nnode City"), confirm_drops=True)
     assert graph.snapshot().entry("node:Person").path != before.entry("node:Person").path  # type: ignore[arg-type]
     assert people(graph) == []
     run(graph, 'insert Person { name: "eve" }')
@@ -149,9 +149,9 @@ def test_a_type_may_get_its_old_name_back(graph: omnigraph.Graph) -> None:
 
 def test_a_dropped_type_comes_back_empty(graph: omnigraph.Graph) -> None:
     before = graph.snapshot()
-    graph.schema.apply("node Person { name: String @key\n age: I32?\n fax: String? }")
+    graph.schema.apply("node Person { name: String @key\n age: I32?\n fax: String? }", confirm_drops=True)
     assert set(graph.snapshot().entries) == {"node:Person"}
-    graph.schema.apply(SCHEMA)
+    graph.schema.apply(SCHEMA, confirm_drops=True)
     assert graph.snapshot().entry("node:City").row_count == 0  # type: ignore[arg-type]
     run(graph, 'insert City { name: "rome" } insert LivesIn { from: "ann", to: "rome" }')
     cities = "query q() { match { $c: City } return { $c.name as n } }"
@@ -167,7 +167,7 @@ def test_a_graph_made_anew_at_an_old_place_has_its_own_past(tmp_path: Path) -> N
         graph = omnigraph.create(root, schema=f"node Person {{ name: String @key\n {name}: I32? }}")
         run(graph, f'insert Person {{ name: "ann", {name}: 1 }}')
         before = graph.snapshot().head
-        graph.schema.apply("node Person { name: String @key }")
+        graph.schema.apply("node Person { name: String @key }", confirm_drops=True)
         assert people(graph, name, at=before) == [("ann", 1)]
         graph.close()
         shutil.rmtree(root)
@@ -209,7 +209,7 @@ def test_the_same_schema_applies_nothing(graph: omnigraph.Graph) -> None:
 def test_what_is_not_supported_changes_nothing(graph: omnigraph.Graph) -> None:
     before, files = graph.snapshot().version, graph.schema.source
     for desired, error in (
-        (SCHEMA.replace("age: I32?", "age: I64?"), SchemaError),
+        (SCHEMA.replace("age: I32?", "age: String?"), SchemaError),
         (SCHEMA.replace("age: I32?", "age: I32?\n must: I32"), SchemaError),
         ("node {", ParseError),
     ):
@@ -223,9 +223,9 @@ def test_what_is_not_supported_changes_nothing(graph: omnigraph.Graph) -> None:
 def test_a_schema_and_other_branches_exclude_each_other(graph: omnigraph.Graph) -> None:
     graph.branches.create("review")
     with pytest.raises(ConflictError, match="review"):
-        graph.schema.apply(SCHEMA.replace("fax: String?", ""))
+        graph.schema.apply(SCHEMA.replace("fax: String?", ""), confirm_drops=True)
     graph.branches.delete("review")
-    graph.schema.apply(SCHEMA.replace("fax: String?", ""))
+    graph.schema.apply(SCHEMA.replace("fax: String?", ""), confirm_drops=True)
     graph.branches.create("review")
     run(graph, 'insert Person { name: "cid" }', "review")
     sound(graph)
@@ -233,15 +233,16 @@ def test_a_schema_and_other_branches_exclude_each_other(graph: omnigraph.Graph) 
 
 def test_nobody_else_writes_while_the_lock_is_held(graph: omnigraph.Graph) -> None:
     recovery = graph.context.recovery
-    lock = acquire_lock(recovery, None)
+    lock = new_lock(graph.context.recovery, None)
+    acquire_lock(recovery, lock)
     assert graph.branches.list() == ["main"]
     for refused in (
         lambda: run(graph, 'insert Person { name: "cid" }'),
         lambda: graph.branches.create("review"),
         lambda: graph.maintenance.optimize(),
-        lambda: graph.maintenance.cleanup(keep_versions=1),
+        lambda: graph.maintenance.cleanup(keep=1),
         lambda: graph.maintenance.repair(confirm=True),
-        lambda: graph.schema.apply(SCHEMA.replace("fax: String?", "")),
+        lambda: graph.schema.apply(SCHEMA.replace("fax: String?", ""), confirm_drops=True),
     ):
         with pytest.raises(ConflictError, match="in progress"):
             refused()
@@ -252,22 +253,26 @@ def test_nobody_else_writes_while_the_lock_is_held(graph: omnigraph.Graph) -> No
 
 
 def test_a_lock_can_be_removed_by_hand(graph: omnigraph.Graph) -> None:
-    acquire_lock(graph.context.recovery, None)
+    recovery = graph.context.recovery
+    lock = new_lock(recovery, None)
+    acquire_lock(recovery, lock)
     assert graph.schema.unlock()
     assert not graph.schema.unlock()
     run(graph, 'insert Person { name: "cid" }')
+    release_lock(recovery, lock)
     sound(graph)
 
 
 def test_the_lock_of_a_dead_process_is_removed_by_the_next_writer(graph: omnigraph.Graph) -> None:
     recovery = graph.context.recovery
-    lock = acquire_lock(recovery, None)
+    lock = new_lock(graph.context.recovery, None)
+    acquire_lock(recovery, lock)
     record = Path(graph.uri) / layout.SCHEMA_LOCK
     body = json.loads(record.read_text())
     body["owner"]["pid"], body["owner"]["process_started"] = 2**22 + 1, "0"
     record.write_text(json.dumps(body))
     run(graph, 'insert Person { name: "cid" }')
-    recovery.intents.note_lock(lock.operation_id, held=False)
+    release_lock(recovery, lock)
     omnigraph.connect(graph.uri)
     sound(graph)
 
@@ -285,7 +290,7 @@ def test_another_handle_follows_a_new_schema(graph: omnigraph.Graph) -> None:
 
 def test_a_write_prepared_under_the_old_schema_is_refused(graph: omnigraph.Graph) -> None:
     stale = graph.context
-    graph.schema.apply(SCHEMA.replace("fax: String?", ""))
+    graph.schema.apply(SCHEMA.replace("fax: String?", ""), confirm_drops=True)
     from omnigraph.engine.operations.load import load
 
     with pytest.raises(ConflictError, match="schema has been changed"):

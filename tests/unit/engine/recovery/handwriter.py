@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from omnigraph.engine.coordination.owner import this_process
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, WriterKind, new_intent
-from omnigraph.engine.recovery.owner import this_process
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import Graph, connect

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.engine.recovery.owner import (
+from omnigraph.engine.coordination.owner import (
     Liveness,
     Owner,
     ProcessFacts,

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, HandWriter, names_in, reopen
 
+from omnigraph.engine.commit.drift import DriftKind, check, find_drift, undo_late
+from omnigraph.engine.coordination.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.recovery import RecoveryContext, audit, heal, roll_back, sweep, was_published
 from omnigraph.engine.recovery.audit import AuditRow
 from omnigraph.engine.recovery.decide import Action, RecoveryKind
-from omnigraph.engine.recovery.drift import DriftKind, check, find_drift, undo_late
-from omnigraph.engine.recovery.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import ConflictError, DriftError, ExpectedVersionMismatchError, InternalError
 from omnigraph.graph import Graph, connect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.recovery.intent import (
+from omnigraph.engine.coordination.intent import (
     Adoption,
     Effect,
     Intent,
@@ -21,8 +22,8 @@ from omnigraph.engine.recovery.intent import (
     parse_intent,
     render_intent,
 )
-from omnigraph.engine.recovery.owner import Liveness, this_process
-from omnigraph.engine.recovery.sidecars import IntentStore
+from omnigraph.engine.coordination.intents import Claim, IntentStore
+from omnigraph.engine.coordination.owner import Liveness, this_process
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.errors import FormatError, InternalError, StorageError
 from omnigraph.ids import CommitId, TableKey, now_micros
@@ -168,43 +169,47 @@ def test_a_long_operation_keeps_its_lease(objects: ObjectStore) -> None:
 def test_one_claim_at_a_time(intents: IntentStore, objects: ObjectStore) -> None:
     intent = intents.arm(an_intent())
     intents.abandon(intent.operation_id)
-    claim = intents.claim(intent)
-    assert claim is not None
-    assert intents.claim(intent) is None, "another thread of this process must not join in"
-    intents.release(claim)
+
+    def resolve(claim: Claim) -> bool:
+        joined = intents.claimed(intent.operation_id, lambda _: True)
+        assert joined is None, "another thread of this process must not join in"
+        return True
+
+    assert intents.claimed(intent.operation_id, resolve)
     assert objects.list_dir("__recovery") == [f"{intent.operation_id}.json"]
 
 
 def test_a_living_holder_elsewhere_keeps_its_claim_and_a_silent_one_loses_it(
     intents: IntentStore, objects: ObjectStore
 ) -> None:
-    import json
-
     intent = intents.arm(an_intent())
     intents.abandon(intent.operation_id)
     holder = replace(this_process(), host="elsewhere", lease_until=now_micros() + 60_000_000)
     path = f"__recovery/{intent.operation_id}.claim-000001"
     objects.write_text(path, json.dumps(holder.to_json()))
-    assert intents.claim(intent) is None
+    assert intents.claimed(intent.operation_id, lambda _: True) is None
     objects.write_text(path, json.dumps(replace(holder, lease_until=0).to_json()))
-    claim = intents.claim(intent)
-    assert claim is not None
-    assert claim.number == 2
-    intents.remove(claim)
-    intents.release(claim)
+
+    def resolve(claim: Claim) -> int:
+        intents.remove(claim)
+        return claim.number
+
+    assert intents.claimed(intent.operation_id, resolve) == 2
     assert objects.list_dir("__recovery") == []
 
 
 def test_leftover_claims_are_dropped(intents: IntentStore, objects: ObjectStore) -> None:
     intent = intents.arm(an_intent())
     intents.abandon(intent.operation_id)
-    claim = intents.claim(intent)
-    assert claim is not None
-    intents.remove(claim)
-    intents.drop_leftover_claims()
-    assert objects.list_dir("__recovery") != [], "it is still being worked on"
-    from omnigraph.engine.recovery.sidecars import _LIVE
 
-    _LIVE.leave(intent.operation_id)
+    def resolve(claim: Claim) -> str:
+        intents.remove(claim)
+        intents.drop_leftover_claims()
+        (name,) = objects.list_dir("__recovery")
+        return name
+
+    left = intents.claimed(intent.operation_id, resolve)
+    assert left is not None, "it was still being worked on"
+    objects.write_text(f"__recovery/{left}", json.dumps(this_process().to_json()))
     intents.drop_leftover_claims()
     assert objects.list_dir("__recovery") == []

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
-from omnigraph.engine.storage.deletions import decode_roaring
+from omnigraph.engine.storage.lance_internals.deletions import decode_roaring
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import FormatError
@@ -48,6 +49,7 @@ def test_deleted_offsets_are_those_that_were_deleted(table, gone):
     assert changed.row_ids(live.astype(np.uint64)).tolist() == live.tolist()
 
 
-def test_bytes_that_are_no_bitmap_are_refused():
+@pytest.mark.parametrize("content", [b"", b"\x00" * 16, b"deleted!", BitMap(range(100)).serialize()[:-3]])
+def test_bytes_that_are_no_bitmap_are_refused(content):
     with pytest.raises(FormatError):
-        decode_roaring(b"\x00" * 16)
+        decode_roaring(content)

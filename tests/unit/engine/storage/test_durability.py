@@ -16,6 +16,7 @@ from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.storage import layout, steps
 from omnigraph.engine.storage.durability import Durability
+from omnigraph.engine.storage.lance_internals import files
 from omnigraph.engine.storage.maintenance import index_gaps, stage_fence, stage_indexes
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.engine.storage.tables import TableStore
@@ -93,7 +94,7 @@ def test_data_and_deletions_are_synced_before_the_commit_and_the_version_after_i
     recorder.events.clear()
     table = full.commit(table, staged, {})
     committed = recorder.position("before commit", PEOPLE)
-    version = f"{full.root}/{PEOPLE}/{layout.version_file(table.version)}"
+    version = f"{full.root}/{PEOPLE}/{files.version_file(table.version)}"
     for path in new:
         assert recorder.position("sync", path) < recorder.position("sync", str(Path(path).parent)) < committed
     folder = str(Path(version).parent)
@@ -161,7 +162,7 @@ def test_a_publish_is_synced_before_it_is_acknowledged(full: TableStore, recorde
     before = _files(full.root)
     snapshot = advance(manifest)
     assert _files(full.root) - before <= recorder.synced()
-    version = f"{full.root}/{layout.MANIFEST}/{layout.version_file(snapshot.version)}"
+    version = f"{full.root}/{layout.MANIFEST}/{files.version_file(snapshot.version)}"
     assert recorder.position("before commit", layout.MANIFEST) < recorder.position("sync", version)
     assert recorder.events[-1] == ("sync", str(Path(version).parent))
 

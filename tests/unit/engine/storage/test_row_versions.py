@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.storage.people import PEOPLE, SCHEMA, identities, insert, people, update
 
-from omnigraph.engine.storage import folding, row_versions
+from omnigraph.engine.storage import folding
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import version_file
+from omnigraph.engine.storage.lance_internals import row_versions
+from omnigraph.engine.storage.lance_internals.files import version_file
+from omnigraph.engine.storage.lance_internals.row_versions import RUNS_MAX, round_down, round_up
 from omnigraph.engine.storage.maintenance import stage_compaction
-from omnigraph.engine.storage.row_versions import RUNS_MAX, round_down, round_up
 from omnigraph.engine.storage.tables import TableStore
 
 

@@ -25,7 +25,8 @@ from tests.unit.engine.storage.people import (
 )
 
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.layout import version_file
+from omnigraph.engine.storage.lance_internals.files import version_file
+from omnigraph.engine.storage.residual import among_refs
 from omnigraph.engine.storage.staged import (
     StagedWrite,
     stage_changes,
@@ -34,7 +35,8 @@ from omnigraph.engine.storage.staged import (
     stage_touch,
     write_fragment_files,
 )
-from omnigraph.engine.storage.tables import OPERATION_ID, STEP, TableStore
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.storage.transactions import OPERATION_ID, STEP
 from omnigraph.errors import ConflictError, InternalError, StorageError
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -333,11 +335,27 @@ def test_what_reads_all_refs_is_asked_again_when_one_of_them_vanishes() -> None:
             raise answer
         return answer
 
-    assert TableStore.among_refs("listing", ask) == "done"
+    assert among_refs("listing", ask) == "done"
     with pytest.raises(StorageError, match="listing: Permission denied"):
-        TableStore.among_refs("listing", ask)
+        among_refs("listing", ask)
     assert answers == ["not reached"]
     answers[:] = [OSError("Not found: t/_refs/branches/gone.json")] * 100
     with pytest.raises(StorageError) as caught:
-        TableStore.among_refs("listing", ask)
+        among_refs("listing", ask)
     assert caught.value.kind == "not_found"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_version_that_was_just_made_says_of_its_columns_what_it_says_when_opened(
+    store: TableStore, table: TableHandle, kind: str
+) -> None:
+    base = insert(store, table, "c", "d")
+    facts = [lambda h: h.schema, lambda h: h.field_ids, lambda h: h.column_origins, lambda h: h.first_numbers]
+    for fact in facts:
+        fact(base)
+    made = store.commit(base, _staged(base, kind), {})
+    opened = store.open(PEOPLE)
+    assert made.version == opened.version == base.version + 1
+    assert made.schema.equals(opened.schema, check_metadata=True)
+    assert [fact(made) for fact in facts[1:]] == [fact(opened) for fact in facts[1:]]
+    assert made.fragments() == opened.fragments()

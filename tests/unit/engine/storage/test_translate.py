@@ -2,10 +2,12 @@
 
 import errno
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 from lance import LanceDataset
 from lance.commit import CommitConflictError
@@ -153,3 +155,35 @@ def test_an_option_no_store_knows_is_a_matter_of_configuration() -> None:
     with pytest.raises(StorageError) as caught:
         ObjectStore("s3://bucket/graph", options=NOWHERE | {"aws_no_such_thing": "1"})
     assert caught.value.kind == "configuration"
+
+
+def _stopped_by(stop: BaseException) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"id": [1]})
+    raise stop
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), KeyboardInterrupt("now"), SystemExit(3), SystemExit()])
+def test_an_interrupt_inside_lance_leaves_as_what_it_is(tmp_path: Path, stop: BaseException) -> None:
+    batches = pa.RecordBatchReader.from_batches(pa.schema({"id": pa.int64()}), _stopped_by(stop))
+    with pytest.raises(type(stop)) as left, translated("writing"):
+        lance.write_dataset(batches, str(tmp_path / "table"))
+    assert left.value.args == stop.args or (left.value.args, stop.args) == ((None,), ())
+    assert isinstance(left.value.__cause__, OSError), "Lance no longer hides an interrupt: the translation may go"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("External error: KeyboardInterrupt: ", KeyboardInterrupt),
+        ("LanceError(Arrow): External error: KeyboardInterrupt: , /rust/core/poll.rs:291:44", KeyboardInterrupt),
+        ("External error: SystemExit: 7", SystemExit),
+    ],
+)
+def test_an_interrupt_is_known_by_its_words(text: str, kind: type[BaseException]) -> None:
+    with pytest.raises(kind):
+        classify_lance_error(pa.ArrowInvalid(text), "reading")
+
+
+def test_text_of_a_user_that_speaks_of_interrupts_is_no_interrupt() -> None:
+    for text in ("no column KeyboardInterrupt: here", "External error: KeyboardInterrupted by nobody", "SystemExit: 1"):
+        assert isinstance(classify_lance_error(OSError(text), "reading"), StorageError)

@@ -11,7 +11,7 @@ from omnigraph.engine.storage import handle as handle_module
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.engine.storage.written import ROWS_MAX, WrittenRows
+from omnigraph.engine.storage.written import COLUMN_BYTES, ROWS_MAX, WrittenRows
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int32())])
 
@@ -56,7 +56,7 @@ def test_a_column_of_another_number_or_type_is_not_known() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     rows = pa.table({"age": pa.array(range(100), pa.int64())})
-    memory = WrittenRows(bytes_max=2 * rows.nbytes)
+    memory = WrittenRows(bytes_max=2 * (rows.nbytes + 2 * COLUMN_BYTES))
     for name in ("one", "two", "three"):
         memory.keep(name, rows, {"age": 0})
     kept = [name for name in ("one", "two", "three") if memory.find(name, {"age": 0}, rows.schema) is not None]

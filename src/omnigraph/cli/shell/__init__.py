@@ -1,0 +1,1 @@
+"""The prompt of `omnigraph shell`: statements and dot commands, typed or piped. Start at `Shell`."""

@@ -1,0 +1,74 @@
+"""Where a reader of the feed stands, as a text that it keeps and hands back.
+
+A cursor says: everything up to this commit of this branch has been delivered, of what these filters let through. A page
+token says how much of the next commit has been delivered as well. Nothing is kept on our side, so a reader may come
+back after years, to any process. The text is not meant to be understood: it names the graph, the very branch (not
+another one that was given its name) and the filters, and is refused anywhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from omnigraph.engine.changes.diff import Wanted
+from omnigraph.errors import ChangeCursorError
+from omnigraph.ids import CommitId
+
+TEXT_BYTES_MAX = 4_096
+_FORMAT = 1
+_CHECK_BYTES = 6
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far somebody has read: all of `commit`, and of the one after it `offset` changes."""
+
+    graph: str
+    branch: str
+    mark: str
+    filters: str
+    commit: CommitId
+    offset: int = 0
+    within: CommitId | None = None
+    """The commit that the offset counts in."""
+
+
+def filter_digest(wanted: Wanted) -> str:
+    """A short text that tells filters apart."""
+    parts = [sorted(wanted.kinds), sorted(wanted.types), sorted(str(op) for op in wanted.ops)]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def encode(place: Place) -> str:
+    """The text of a place."""
+    body = json.dumps([_FORMAT, *asdict(place).values()], separators=(",", ":"), ensure_ascii=False).encode()
+    return base64.urlsafe_b64encode(_check(body) + body).decode("ascii").rstrip("=")
+
+
+def decode(text: str) -> Place:
+    """The place a text stands for.
+
+    Raises:
+        ChangeCursorError: it is not one of ours, or was cut short.
+    """
+    if len(text) > TEXT_BYTES_MAX or not text.isascii():
+        raise ChangeCursorError("it is none of ours")
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
+        if check != _check(body):
+            raise ChangeCursorError("it is damaged, or none of ours")
+        number, graph, branch, mark, filters, commit, offset, within = json.loads(body)
+    except (binascii.Error, ValueError, TypeError) as exc:
+        raise ChangeCursorError("it is none of ours") from exc
+    if number != _FORMAT:
+        raise ChangeCursorError("it was made by another release")
+    return Place(graph, branch, mark, filters, CommitId(commit), int(offset), within)
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_CHECK_BYTES).digest()

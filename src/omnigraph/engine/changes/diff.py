@@ -1,0 +1,213 @@
+"""What differs between two snapshots, table by table, whichever branches they are of.
+
+Only tables whose published versions differ are looked at, and of those only the rows their versions do not share. Rows
+are counted and listed by id; what they hold is read when somebody goes through the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from omnigraph.catalog.migration import plan_migration
+from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.changes.delta import Candidates, Delta, delta, descends, only_rewritten, whole_table
+from omnigraph.engine.changes.images import Change, Op, Side, Values, changes
+from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, changed_rows
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.tables import TableStore
+from omnigraph.errors import InputError
+from omnigraph.ids import TableKey
+
+_NOTHING = Candidates(())
+_CODES = {Op.INSERT: Kind.INSERT, Op.UPDATE: Kind.UPDATE, Op.DELETE: Kind.DELETE}
+
+
+@dataclass(frozen=True)
+class State:
+    """One end of a comparison: a snapshot and the schema of its time."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which changes somebody wants to hear of; an empty collection means all."""
+
+    types: Collection[str] = ()
+    kinds: Collection[str] = ()
+    ops: Collection[Op] = ()
+
+    def takes(self, kind: str, name: str) -> bool:
+        """Whether entities of a type are wanted."""
+        return (not self.types or name in self.types) and (not self.kinds or kind in self.kinds)
+
+
+@dataclass(frozen=True)
+class TypeChanges:
+    """The changed entities of one type."""
+
+    kind: str
+    name: str
+    older: Side | None
+    newer: Side | None
+    rows: RowChanges
+
+    @property
+    def inserted(self) -> int:
+        """How many entities only the newer state has."""
+        return self.rows.count(Kind.INSERT)
+
+    @property
+    def updated(self) -> int:
+        """How many entities both states have, with other values."""
+        return self.rows.count(Kind.UPDATE)
+
+    @property
+    def deleted(self) -> int:
+        """How many entities only the older state has."""
+        return self.rows.count(Kind.DELETE)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What it takes to get from an older state to a newer one; iterating gives the changes, nodes first, by id."""
+
+    older: Snapshot
+    newer: Snapshot
+    types: tuple[TypeChanges, ...]
+    schema_steps: tuple[Step, ...] = ()
+    """What changed in the schema; values are compared in the columns both states have."""
+    values: Values = Values.CHANGED
+
+    def __iter__(self) -> Iterator[Change]:
+        for found in self.types:
+            yield from changes(found.kind, found.older, found.newer, found.rows, self.values)
+
+    def window(self, start: int, count: int, values: Values) -> Iterator[Change]:
+        """Some consecutive changes; only their rows are read."""
+        for found in self.types:
+            if start < len(found.rows) and count > 0:
+                part = found.rows.slice(start, min(count, len(found.rows) - start))
+                yield from changes(found.kind, found.older, found.newer, part, values)
+                count -= len(part)
+            start = max(0, start - len(found.rows))
+
+    def __len__(self) -> int:
+        return sum(len(found.rows) for found in self.types)
+
+    @property
+    def inserted(self) -> int:
+        """How many entities only the newer state has."""
+        return sum(found.inserted for found in self.types)
+
+    @property
+    def updated(self) -> int:
+        """How many entities both states have, with other values."""
+        return sum(found.updated for found in self.types)
+
+    @property
+    def deleted(self) -> int:
+        """How many entities only the older state has."""
+        return sum(found.deleted for found in self.types)
+
+    def __repr__(self) -> str:
+        lines = [f"from {self.older.head or self.older.id} to {self.newer.head or self.newer.id}"]
+        lines += [f"  {found.name}: +{found.inserted} ~{found.updated} -{found.deleted}" for found in self.types]
+        return "\n".join(lines if self.types else [*lines, "  no differences"])
+
+
+def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Values = Values.CHANGED) -> Diff:
+    """Compare two states of one graph.
+
+    Raises:
+        InputError: a type that is asked for is in neither schema.
+        VersionReclaimedError: cleanup has removed a version that one of the states needs.
+    """
+    chosen = wanted or Wanted()
+    check_types(older.catalog, newer.catalog, chosen.types)
+    found = []
+    for kind, name, then, now in _pairs(older, newer):
+        if chosen.takes(kind, name):
+            compared = _compare(older, newer, then, now, chosen.ops)
+            if len(compared.rows):
+                found.append(TypeChanges(kind, name, compared.older, compared.newer, compared.rows))
+    steps: Sequence[Step] = ()
+    if older.catalog.schema_hash != newer.catalog.schema_hash:
+        steps = plan_migration(older.catalog, newer.catalog).steps
+    return Diff(older.snapshot, newer.snapshot, tuple(found), tuple(steps), values)
+
+
+def check_types(older: Catalog, newer: Catalog, types: Collection[str]) -> None:
+    """Refuse types that neither schema has."""
+    known = {entity.name for catalog in (older, newer) for entity in catalog.tables.values()}
+    for name in types:
+        if name not in known:
+            raise InputError(f"there is no type '{name}': the types are {', '.join(sorted(known))}")
+
+
+def _pairs(older: State, newer: State) -> Iterator[tuple[str, str, TableKey | None, TableKey | None]]:
+    """The tables of both states, nodes first and then by name, each with its key on either side.
+
+    A table is known by its place, which a renamed type keeps; one that was dropped and declared again is another one.
+    """
+    then = {(entry.path, entry.incarnation): key for key, entry in older.snapshot.entries.items()}
+    now = {(entry.path, entry.incarnation): key for key, entry in newer.snapshot.entries.items()}
+    found = []
+    for place in then.keys() | now.keys():
+        key = now.get(place) or then[place]
+        kind, _, name = key.partition(":")
+        found.append((kind != "node", name, place not in now, kind, then.get(place), now.get(place)))
+    for _, name, _, kind, key_then, key_now in sorted(found, key=lambda pair: pair[:3]):
+        yield kind, name, key_then, key_now
+
+
+@dataclass(frozen=True)
+class _Compared:
+    older: Side | None
+    newer: Side | None
+    rows: RowChanges
+
+
+def _compare(older: State, newer: State, then: TableKey | None, now: TableKey | None, ops: Collection[Op]) -> _Compared:
+    if then is not None and now is not None and same_version(older.snapshot, newer.snapshot, then, now):
+        return _Compared(None, None, NO_CHANGES)
+    before, after = _side(older, then), _side(newer, now)
+    if before is not None and after is not None:
+        rows = table_changes(newer.snapshot.store, before.handle, after.handle)
+    elif after is not None:
+        rows = changed_rows(None, after.handle, Delta(_NOTHING, whole_table(after.handle)))
+    elif before is not None:
+        rows = changed_rows(before.handle, None, Delta(whole_table(before.handle), _NOTHING))
+    else:
+        rows = NO_CHANGES
+    if ops:
+        rows = rows.where(np.isin(rows.kinds, [_CODES[op] for op in ops]))
+    return _Compared(before, after, rows)
+
+
+def table_changes(store: TableStore, older: TableHandle, newer: TableHandle) -> RowChanges:
+    """What really changed between two versions of one table, on any lines."""
+    found = delta(
+        older,
+        newer,
+        descends=partial(descends, store, older, newer),
+        rewritten=partial(only_rewritten, store, older, newer),
+    )
+    return changed_rows(older, newer, found)
+
+
+def same_version(older: Snapshot, newer: Snapshot, then: TableKey, now: TableKey) -> bool:
+    """Whether two states publish the very same version of a table."""
+    one, other = older.entry(then), newer.entry(now)
+    return (one.version, one.branch, one.e_tag) == (other.version, other.branch, other.e_tag)
+
+
+def _side(state: State, key: TableKey | None) -> Side | None:
+    return None if key is None else Side(state.snapshot.open(key), state.catalog.tables[key])

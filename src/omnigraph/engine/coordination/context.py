@@ -1,0 +1,21 @@
+"""What everybody works with who makes, finishes or undoes a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omnigraph.engine.coordination.intents import IntentStore
+from omnigraph.engine.manifest.listener import Nobody, PublishListener
+from omnigraph.engine.manifest.publish import Manifest
+from omnigraph.engine.storage.tables import TableStore
+
+
+@dataclass(frozen=True)
+class RecoveryContext:
+    """The storage of one graph as those see it who write or recover; one per graph and process."""
+
+    store: TableStore
+    manifest: Manifest
+    intents: IntentStore
+    listener: PublishListener = field(default_factory=Nobody, compare=False)
+    """Who hears of what is committed."""

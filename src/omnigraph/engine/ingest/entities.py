@@ -1,0 +1,26 @@
+"""The type that a source names."""
+
+from __future__ import annotations
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.errors import InputError
+from omnigraph.ids import TableKey
+
+
+def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:
+    """The type a user names: `Person`, `Knows` (edges in any case), or exactly `node:Person`, `edge:Knows`.
+
+    Raises:
+        InputError: there is no such type, or a node and an edge type share the name.
+    """
+    exact = catalog.tables.get(TableKey(name))
+    if exact is not None:
+        return exact
+    node, edge = catalog.nodes.get(name), catalog.edges_by_lower_name.get(name.lower())
+    if node is not None and edge is not None:
+        raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{edge.name}'")
+    found: NodeType | EdgeType | None = node or edge
+    if found is None:
+        known = ", ".join(sorted([*catalog.nodes, *catalog.edges]))
+        raise InputError(f"'{name}' is not a type of this schema, which has {known or 'none'}")
+    return found

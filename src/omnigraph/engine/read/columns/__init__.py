@@ -1,0 +1,1 @@
+"""Tables as columns in memory, found by position."""

@@ -1,0 +1,1 @@
+"""Who is joined to whom: adjacency, and what is asked of it."""

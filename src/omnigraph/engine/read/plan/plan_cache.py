@@ -1,0 +1,82 @@
+"""Plans made ready: prepared once, and put in an order that stays while the counts it rests on do.
+
+A plan is one object for as long as whoever compiled it keeps it, and is told from others as that object. What can be
+known of it before it meets a state is worked out once. Its order follows from how many rows its tables have, and after
+a small commit it is the one it was before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+
+from omnigraph.engine.read.plan.join_order import Counts, schedule
+from omnigraph.engine.read.plan.operations import Counting, Schedule
+from omnigraph.engine.read.plan.prepare import Prepared, prepare
+from omnigraph.engine.read.state import Tables
+from omnigraph.plan.operators import ReadPlan
+
+PREPARED_MAX = 1024
+"""Plans that are kept prepared; the one that was prepared first goes first."""
+COUNT_CHANGE_SHARE = 8
+"""An order is chosen anew when a count it rests on has changed by more than one in this many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A plan, what is known of it before it runs, and the order in which its pattern is matched."""
+
+    plan: ReadPlan
+    prepared: Prepared
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class _Ordered:
+    """A program and the counts its order rests on, by kind and type."""
+
+    program: Program
+    counts: dict[tuple[str, str], int]
+
+
+class PlanCache:
+    """The plans that the queries of one graph have used lately. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._ordered: OrderedDict[ReadPlan, _Ordered] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def program(self, plan: ReadPlan, tables: Tables) -> Program:
+        """The program of a plan for one state of the graph."""
+        with self._lock:
+            held = self._ordered.get(plan)
+        if held is not None and all(_is_close(_count(tables, *of), then) for of, then in held.counts.items()):
+            return held.program
+        prepared = prepare(plan) if held is None else held.program.prepared
+        asked: dict[tuple[str, str], int] = {}
+
+        def noted(kind: str, name: str) -> int:
+            found = asked[kind, name] = _count(tables, kind, name)
+            return found
+
+        counts = Counts(partial(noted, "node"), partial(noted, "edge"))
+        counting = Counting.EXISTENCE if prepared.ignores_repeats else Counting.NUMBERS
+        order = schedule(prepared.pattern, counts, prepared.asked, counting, nullable=prepared.nullable)
+        made = _Ordered(Program(plan, prepared, order), asked)
+        with self._lock:
+            self._ordered[plan] = made
+            while len(self._ordered) > PREPARED_MAX:
+                self._ordered.popitem(last=False)
+        return made.program
+
+
+def _count(tables: Tables, kind: str, name: str) -> int:
+    view = tables.node_view(name) if kind == "node" else tables.edge_view(name)
+    return view.live_count
+
+
+def _is_close(now: int, then: int) -> bool:
+    """Whether a count has changed so little that no choice would be worth making again."""
+    return abs(now - then) * COUNT_CHANGE_SHARE <= then

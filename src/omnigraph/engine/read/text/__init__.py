@@ -1,0 +1,1 @@
+"""Words: how text is cut into tokens, and which rows hold them."""

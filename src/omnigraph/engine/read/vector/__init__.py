@@ -1,0 +1,1 @@
+"""Vectors: which are nearest, exactly."""

@@ -1,0 +1,1 @@
+"""What a schema demands of rows, and the one validator of every write."""

@@ -1,0 +1,46 @@
+"""What is taken is given back, whenever an interrupt arrives.
+
+Ctrl-C, or any exception that another thread or a signal handler raises, may come between any two steps of Python code:
+after something was taken and before it was noted, or at the first step of the very function that gives it back.
+`holding` is the one pattern of this package that stands that. It begins to guard before anything is taken, and what
+gives back is called once more when it was cut short, at its first step or later; so it has to be harmless when nothing
+was taken yet, and when it is called twice. A `with` statement is no substitute, unless its manager is written in C like
+a lock: an interrupt at the first step of `__exit__` leaves everything taken, for as long as somebody keeps the
+traceback, and an interactive session does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from omnigraph.errors import GraphError
+
+T = TypeVar("T")
+
+
+def holding(take: Callable[[], object], body: Callable[[], T], give: Callable[[], object]) -> T:
+    """Run `body` after `take`, and `give` at the end of either, however it comes.
+
+    An error of ours that `give` raises is final; whatever else stops it makes it run again before that goes on.
+
+    >>> holding(lambda: print("take"), lambda: "done", lambda: print("give"))
+    take
+    give
+    'done'
+    """
+    try:
+        take()
+        return body()
+    finally:
+        try:
+            give()
+        except GraphError:
+            raise
+        except BaseException:
+            give()
+            raise
+
+
+def nothing() -> None:
+    """For those who have nothing to take before the body, because it takes as it goes."""

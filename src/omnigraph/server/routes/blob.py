@@ -1,0 +1,207 @@
+"""Blobs: bytes with ranges and tags, and references to where others lie."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
+from omnigraph.server.access import READ
+from omnigraph.server.call import Call
+from omnigraph.server.describe import BRANCH, PER_GRAPH, SNAPSHOT, answers, in_header, in_query, takes
+from omnigraph.server.errors import HttpRefusal
+from omnigraph.server.reading import readable
+from omnigraph.server.streaming import pulled
+
+router = APIRouter(tags=["blobs"])
+PIECE_BYTES = 4 << 20
+HASHED_BYTES_MAX = 1 << 20
+"""Blobs up to this size are tagged by their content, larger ones by where they are stored."""
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
+_PARAMETERS = [
+    in_query("entity", "A node or an edge.", required=True, choices=("node", "edge")),
+    in_query("type", "The type of the entity.", required=True),
+    in_query("id", "The id of the entity.", required=True),
+    in_query("property", "Its Blob property.", required=True),
+    BRANCH,
+    SNAPSHOT,
+    in_header("If-Match", "Answer only this state of the blob."),
+    in_header("If-None-Match", "Answer only another state of the blob."),
+]
+_BINARY = {"type": "string", "format": "binary"}
+_ANSWERS = {
+    **answers(None, *PER_GRAPH, 410, 412, application__octet_stream=_BINARY),
+    302: {"description": "The blob lies outside the graph"},
+    304: {"description": "The client has this state"},
+}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One blob in one state of the graph."""
+
+    catalog: Catalog
+    snapshot: Snapshot
+    selector: BlobSelector
+    info: BlobInfo
+    etag: str
+
+    def headers(self) -> dict[str, str]:
+        """What is said of the blob beside its bytes."""
+        return {
+            "ETag": self.etag,
+            "Accept-Ranges": "bytes",
+            "Omnigraph-Snapshot-Id": self.snapshot.head or "",
+            "Cache-Control": "no-cache",
+        }
+
+    def pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`."""
+        while start < end:
+            length = min(PIECE_BYTES, end - start)
+            yield read_blob(self.catalog, self.snapshot, self.selector, offset=start, length=length)
+            start += length
+
+
+@router.get(
+    "/blob",
+    operation_id="cluster_getBlob",
+    responses={
+        **_ANSWERS,
+        206: {"description": "A range", "content": {"application/octet-stream": {"schema": _BINARY}}},
+        416: answers(None, 416)[416],
+    },
+    openapi_extra=takes(parameters=[*_PARAMETERS, in_header("Range", "One range of bytes.")]),
+    summary="The bytes of a blob",
+)
+async def get_blob(request: Request) -> Response:
+    """All bytes, or one range of them; a blob that lies elsewhere is redirected to and never fetched."""
+    call = Call(request)
+    found = await _find(call)
+    early = _early(request, found)
+    if early is not None:
+        return early
+    size = found.info.size or 0
+    chosen = _range(request, found, size)
+    start, end = chosen or (0, size)
+    headers = {**found.headers(), "Content-Length": str(end - start)}
+    if chosen is not None:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    made = found.pieces(start, end)
+    first = await call.read(next, made, b"")
+    return StreamingResponse(
+        pulled(call, made, first),
+        status_code=206 if chosen is not None else 200,
+        media_type="application/octet-stream",
+        headers=headers,
+    )
+
+
+@router.head(
+    "/blob",
+    operation_id="cluster_headBlob",
+    responses=_ANSWERS,
+    openapi_extra=takes(parameters=_PARAMETERS),
+    summary="What is known of a blob",
+)
+async def head_blob(request: Request) -> Response:
+    """The headers of the whole blob."""
+    call = Call(request)
+    found = await _find(call)
+    early = _early(request, found)
+    if early is not None:
+        return early
+    headers = {**found.headers(), "Content-Length": str(found.info.size or 0)}
+    return Response(None, media_type="application/octet-stream", headers=headers)
+
+
+async def _find(call: Call) -> _Found:
+    parameters = call.query_parameters("entity", "type", "id", "property", "branch", "snapshot")
+    given = {name: call.one_parameter(parameters, name) for name in ("entity", "type", "id", "property")}
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise HttpRefusal(400, f"the parameter '{missing[0]}' is needed")
+    selector = BlobSelector(given["type"] or "", given["id"] or "", given["property"] or "", given["entity"])
+    branch, at = await readable(
+        call, call.one_parameter(parameters, "branch"), call.one_parameter(parameters, "snapshot"), READ
+    )
+
+    def look() -> _Found:
+        snapshot = call.graph.snapshot(branch, at)
+        catalog = call.graph.context.catalog_of(snapshot, past=at is not None)
+        info = stat_blob(catalog, snapshot, selector)
+        return _Found(catalog, snapshot, selector, info, _etag(catalog, snapshot, selector, info))
+
+    return await call.read(look)
+
+
+def _etag(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector, info: BlobInfo) -> str:
+    """A tag that differs whenever the bytes do."""
+    if info.size is not None and info.size <= HASHED_BYTES_MAX:
+        content = read_blob(catalog, snapshot, selector) if info.size else b""
+        return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    place = snapshot.entry(f"{info.entity}:{selector.type_name}")  # type: ignore[arg-type]
+    told = repr((place.path, place.branch, place.version, info.row_id, selector.property, info.size, info.uri))
+    return f'"v-{hashlib.sha256(told.encode()).hexdigest()[:32]}"'
+
+
+def _early(request: Request, found: _Found) -> Response | None:
+    """The answers that need no bytes: elsewhere, another state than demanded, the state the client has."""
+    if found.info.uri is not None:
+        return Response(None, 302, headers={"Location": found.info.uri, "Cache-Control": "no-store"})
+    demanded = request.headers.get("if-match")
+    if demanded is not None and not _matches(demanded, found.etag, weak=False):
+        raise HttpRefusal(
+            412,
+            "the blob has another ETag than If-Match demands",
+            headers={"ETag": found.etag},
+            facts={"precondition_failure": {"expected": demanded[:200], "actual": found.etag}},
+        )
+    known = request.headers.get("if-none-match")
+    if known is not None and _matches(known, found.etag, weak=True):
+        return Response(None, 304, headers=found.headers())
+    return None
+
+
+def _matches(header: str, etag: str, *, weak: bool) -> bool:
+    tags = [part.strip() for part in header.split(",")]
+    if weak:
+        tags = [tag.removeprefix("W/") for tag in tags]
+    return "*" in tags or etag in tags
+
+
+def _range(request: Request, found: _Found, size: int) -> tuple[int, int] | None:
+    """The one range a client asks for, None for the whole.
+
+    Raises:
+        HttpRefusal: 416, it lies outside.
+    """
+    wanted = _RANGE.match(request.headers.get("range", "").strip())
+    condition = request.headers.get("if-range")
+    if wanted is None or (condition is not None and condition.strip() != found.etag):
+        return None
+    first, last = wanted[1], wanted[2]
+    if not first and not last:
+        return None
+    if not first:
+        start, end = max(0, size - int(last)), size
+    else:
+        start, end = int(first), min(size, int(last) + 1) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size:
+        raise HttpRefusal(
+            416,
+            f"the blob has {size} bytes, and the range lies outside",
+            headers={"Content-Range": f"bytes */{size}"},
+            facts={"blob_range": {"start": start, "end": end, "length": size}},
+        )
+    return start, end

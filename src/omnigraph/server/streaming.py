@@ -1,0 +1,93 @@
+"""Answers that are made while they are sent: pulled piece by piece, so that memory does not grow with them.
+
+A piece is made on a thread for reads when the one before it is on its way, so a slow client holds neither a thread nor
+more than one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from omnigraph.server.call import Call
+from omnigraph.server.errors import HttpRefusal
+
+PIECE_BYTES = 64 << 10
+SLOT_WAIT_SECONDS = 0.25
+
+
+def pieces(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines as pieces of about `PIECE_BYTES`, each line with its end."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line) + 1
+        if size >= PIECE_BYTES:
+            yield ("\n".join(held) + "\n").encode()
+            held, size = [], 0
+    if held:
+        yield ("\n".join(held) + "\n").encode()
+
+
+async def pulled(call: Call, made: Iterator[bytes], first: bytes | None = None) -> AsyncGenerator[bytes, None]:
+    """The pieces of an iterator, each made on a thread when it is wanted."""
+    try:
+        if first is not None:
+            yield first
+        while (piece := await call.read(next, made, None)) is not None:
+            yield piece
+    finally:
+        close = getattr(made, "close", None)
+        if close is not None:
+            await asyncio.shield(call.read(close))
+
+
+async def streamed(
+    call: Call, made: Iterator[bytes], media_type: str, *, headers: Mapping[str, str] | None = None
+) -> StreamingResponse:
+    """A streamed answer whose first piece is made before the status is sent, so that early failures have a body."""
+    first = await call.read(next, made, None)
+    body = pulled(call, made, first) if first is not None else pulled(call, iter(()))
+    return StreamingResponse(body, media_type=media_type, headers=dict(headers or {}))
+
+
+async def slotted(call: Call, make: Callable[[], Iterator[bytes]], media_type: str) -> StreamingResponse:
+    """A streamed answer that takes one of the few places for large ones until it is sent.
+
+    Raises:
+        HttpRefusal: 503, all places are taken.
+    """
+    slots = call.state.work.export_slots
+    try:
+        await asyncio.wait_for(slots.acquire(), SLOT_WAIT_SECONDS)
+    except TimeoutError:
+        raise HttpRefusal(
+            503, "as many exports as this server allows are running: try again later", headers={"Retry-After": "5"}
+        ) from None
+    try:
+        made = await call.read(make)
+        first = await call.read(next, made, None)
+    except BaseException:
+        slots.release()
+        raise
+    return _SlottedStream(pulled(call, made, first), slots, media_type)
+
+
+class _SlottedStream(StreamingResponse):
+    """A stream that holds its place until its last byte is sent or its client has left."""
+
+    def __init__(self, body: AsyncGenerator[bytes, None], slots: asyncio.Semaphore, media_type: str) -> None:
+        super().__init__(body, media_type=media_type)
+        self._body, self._slots = body, slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._slots.release()
+            await self._body.aclose()

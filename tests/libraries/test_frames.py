@@ -1,0 +1,206 @@
+"""Frames of other libraries go into a load and come out of a query."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+import pytest
+
+import omnigraph
+from omnigraph.errors import ConstraintError, InputError, SchemaError
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32?
+    tall: F64?
+}
+node Item { number: I64 @key  label: String? }
+edge Knows: Person -> Person
+edge Follows: Item -> Item
+"""
+PEOPLE: dict[str, list[Any]] = {"name": ["ann", "bob", "cyd"], "age": [31, None, 40], "tall": [1.6, 1.8, None]}
+ALL = "query q() { match { $p: Person } return { $p.name as name, $p.age as age, $p.tall as tall } order { $p.name } }"
+ENDS = "query q() { match { $a follows $b } return { $a.number as a, $b.number as b } order { $a.number } }"
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> omnigraph.Graph:
+    return omnigraph.create(tmp_path / "g.omni", schema=SCHEMA)
+
+
+class Capsule:
+    """Something that offers nothing but an Arrow stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Interchanged:
+    """Something that offers nothing but the interchange protocol."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        return self._table.__dataframe__(nan_as_null, allow_copy)
+
+
+def pandas_frame() -> Any:
+    pandas = pytest.importorskip("pandas")
+    # The ages become floats here, because pandas has no other way to miss one.
+    return pandas.DataFrame(PEOPLE)
+
+
+def polars_frame() -> Any:
+    return pytest.importorskip("polars").DataFrame(PEOPLE)
+
+
+def lazy_frame() -> Any:
+    return pytest.importorskip("polars").LazyFrame(PEOPLE)
+
+
+def narwhals_frame() -> Any:
+    return pytest.importorskip("narwhals").from_native(polars_frame())
+
+
+def duckdb_relation() -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("people", pa.table(PEOPLE))
+    return connection.sql("select * from people")
+
+
+FRAMES = {
+    "capsule": lambda: Capsule(pa.table(PEOPLE)),
+    "interchange": lambda: Interchanged(pa.table(PEOPLE)),
+    "batch": lambda: pa.RecordBatch.from_pydict(PEOPLE),
+    "table": lambda: pa.table(PEOPLE),
+    "reader": lambda: pa.table(PEOPLE).to_reader(),
+    "dataset": lambda: pds.dataset(pa.table(PEOPLE)),
+    "pandas": pandas_frame,
+    "polars": polars_frame,
+    "lazy": lazy_frame,
+    "narwhals": narwhals_frame,
+    "duckdb": duckdb_relation,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("way", ["type", "mapping", "columns"])
+def test_a_frame_of_any_library_is_loaded(graph: omnigraph.Graph, kind: str, way: str) -> None:
+    frame = FRAMES[kind]()
+    if way == "mapping":
+        graph.load({"Person": frame})
+    else:
+        graph.load(frame, type="Person", columns={"Person": {"name": "name"}} if way == "columns" else None)
+    rows = graph.query(ALL).to_pylist()
+    assert [(row["name"], row["age"], row["tall"]) for row in rows] == [
+        ("ann", 31, 1.6),
+        ("bob", None, 1.8),
+        ("cyd", 40, None),
+    ]
+
+
+def test_a_frame_without_its_type_is_refused(graph: omnigraph.Graph) -> None:
+    for frame in (pa.table(PEOPLE), Capsule(pa.table(PEOPLE))):
+        with pytest.raises(InputError, match="which type"):
+            graph.load(frame)
+    with pytest.raises(InputError, match="leave one of them out"):
+        graph.load({"Person": pa.table(PEOPLE)}, type="Person")
+
+
+def test_fractions_are_no_integers(graph: omnigraph.Graph) -> None:
+    for age, says in ((31.5, "31.5 is not an integer"), (math.nan, "nan is not an integer"), (1e12, "exceeds")):
+        with pytest.raises(ConstraintError, match=says):
+            graph.load({"Person": pa.table({"name": ["ann"], "age": [age]})})
+
+
+@pytest.mark.parametrize("as_kind", [pa.int32(), pa.int64(), pa.uint16(), pa.float64(), pa.string()])
+def test_integer_ids_of_ends_follow_the_key(graph: omnigraph.Graph, as_kind: pa.DataType) -> None:
+    graph.load({"Item": pa.table({"number": [1, 2, 3]})})
+    ends = pa.table(
+        {"from": pa.array([1, 2], pa.int64()).cast(as_kind), "to": pa.array([2, 3], pa.int64()).cast(as_kind)}
+    )
+    graph.load({"Follows": ends})
+    graph.load({"Follows": ends}, columns={"Follows": {"from": "from", "to": "to"}})
+    graph.load([{"edge": "Follows", "from": 3, "to": 1}])
+    assert len(graph.query("query q() { match { $a $e:follows $b } return { $e.id as e } }")) == 5
+    assert graph.query(ENDS).to_pylist() == [{"a": 1, "b": 2}, {"a": 2, "b": 3}, {"a": 3, "b": 1}]
+
+
+def test_plain_rows_and_files_of_one_type(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("name,age\nann,31\nbob,\n")
+    graph.load(tmp_path / "people.csv", type="Person")
+    graph.load([{"name": "cyd", "age": 40}], type="Person")
+    graph.load([{"from": "ann", "to": "cyd"}], type="knows")
+    assert [row["age"] for row in graph.query(ALL)] == [31, None, 40]
+    found = graph.query("query q() { match { $a knows $b } return { $a.name as a, $b.name as b } }")
+    assert found.to_pylist() == [{"a": "ann", "b": "cyd"}]
+
+
+def test_a_folder_that_an_export_wrote_loads_back_as_it_is(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    graph.load({"Person": pa.table(PEOPLE), "Item": pa.table({"number": [1, 2]})})
+    graph.load([{"from": "ann", "to": "cyd"}], type="Knows")
+    graph.export(tmp_path / "out", format="parquet")
+    with omnigraph.create(tmp_path / "again.omni", schema=SCHEMA) as again:
+        again.load(tmp_path / "out")
+        assert list(again.export()) == list(graph.export())
+
+
+def test_a_result_is_an_arrow_stream(graph: omnigraph.Graph) -> None:
+    graph.load(pa.table(PEOPLE), type="Person")
+    result = graph.query(ALL)
+    table = pa.RecordBatchReader.from_stream(result).read_all()
+    assert table.equals(result.to_arrow())
+    assert pa.table(result).equals(table)
+    with omnigraph.create(graph.uri + "-2", schema=SCHEMA) as other:
+        other.load(result, type="Person")
+        assert other.query(ALL).to_pylist() == result.to_pylist()
+
+
+def test_results_become_frames(graph: omnigraph.Graph) -> None:
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    graph.load(pa.table(PEOPLE), type="Person")
+    result = graph.query(ALL)
+    assert isinstance(result.to_polars(), polars.DataFrame)
+    assert result.to_polars().to_dicts() == result.to_pylist()
+    assert isinstance(result.to_pandas(), pandas.DataFrame)
+    assert list(result.to_pandas()["name"]) == ["ann", "bob", "cyd"]
+
+
+def test_duckdb_asks_results_and_whole_types(graph: omnigraph.Graph) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    graph.load(pa.table(PEOPLE), type="Person")
+    graph.load([{"from": "ann", "to": "cyd"}], type="Knows")
+    people = graph.query(ALL)
+    assert duckdb.sql("select sum(age) from people").fetchall() == [(71,)]
+    assert len(people) == 3
+    with graph.to_duckdb() as database:
+        assert database.sql('select count(*) from "Person" where age is not null').fetchall() == [(2,)]
+        joined = 'select p.name from "Knows" k join "Person" p on p.id = k."to"'
+        assert database.sql(joined).fetchall() == [("cyd",)]
+
+
+def test_names_that_are_nearly_right_are_answered_with_the_right_ones(tmp_path: Path) -> None:
+    schema = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+    with omnigraph.create(tmp_path / "g.omni", schema) as graph:
+        for call, words in (
+            (lambda: graph.load(pa.table({"nme": ["ann"]}), type="Person"), "no property 'nme'; did you mean 'name'?"),
+            (lambda: graph.load({"name": ["ann"], "age": [3]}), "'name' is not a type of this schema, which has Kn"),
+            (lambda: graph.table("Persons"), "no type 'Persons'; did you mean 'Person'?"),
+            (lambda: graph.numbered(["Know"]), "no edge type 'Know'; did you mean 'Knows'?"),
+            (lambda: graph.to_networkx(nodes={"Persn": ["ann"]}), "no node type 'Persn'; did you mean 'Person'?"),
+        ):
+            with pytest.raises(InputError) as caught:
+                call()
+            assert words in caught.value.message
+    with pytest.raises(SchemaError, match=r"endpoint Persn, .*; did you mean 'Person'\?"):
+        omnigraph.create(tmp_path / "h.omni", schema.replace("-> Person", "-> Persn"))

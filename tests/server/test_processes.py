@@ -1,0 +1,103 @@
+"""The real program: stopped in the middle of a write, killed and started again, and two of them on one graph."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.mixing import Mixing
+from tests.server.serving import PEOPLE, Process
+
+import omnigraph
+
+OPEN = ("--unauthenticated", "--durability", "fast")
+
+
+@pytest.fixture
+def root(seed: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "graph"
+    shutil.copytree(seed, copy)
+    return copy
+
+
+@pytest.mark.long
+def test_a_write_that_has_begun_is_answered_before_the_server_stops(root: Path, tmp_path: Path) -> None:
+    data = "".join(json.dumps({"type": "City", "data": {"name": f"city-{at}"}}) + "\n" for at in range(60_000))
+    with Process("--store", root, *OPEN, log=tmp_path / "log") as server:
+        answers: list[httpx.Response] = []
+
+        def load() -> None:
+            answers.append(
+                httpx.post(
+                    f"{server.graph_url}/load/ndjson",
+                    content=data,
+                    headers={"Content-Type": "application/x-ndjson", "Idempotency-Key": "k"},
+                    timeout=60,
+                )
+            )
+
+        running = threading.Thread(target=load)
+        running.start()
+        deadline = time.monotonic() + 20
+        while not list((root / "__requests").glob("*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        code = server.stop(signal.SIGTERM)
+        running.join()
+    assert code == 0
+    assert answers[0].status_code == 200
+    assert answers[0].json()["total_entities"] == 60_000
+    with omnigraph.connect(root) as graph:
+        assert graph.history.list()[0].graph_commit_id == answers[0].json()["commit"]
+
+
+@pytest.mark.long
+def test_many_clients_of_two_servers_lose_nothing_when_one_is_killed(root: Path, tmp_path: Path) -> None:
+    """`OMNIGRAPH_LOAD_SECONDS=60` is how long it takes to see whether memory stays where it is."""
+    seconds = float(os.environ.get("OMNIGRAPH_LOAD_SECONDS", "10"))
+    told = Mixing(root, tmp_path).run(seconds, 64)
+    sys.stdout.write(
+        f"{told.seconds:.0f} s: {dict(told.statuses)}, {len(told.names)} writes, {told.edges} of them loads,"
+        f" {told.replayed} asked twice, memory {[size >> 20 for size in told.memory]} MB\n"
+    )
+    assert set(told.statuses) <= {200, 409}, told.refused[:3]
+    assert all("is being worked on" in text for text in told.refused), told.refused[:3]
+    assert min(len(told.names), told.edges, told.replayed) > 3
+    with omnigraph.connect(root) as graph:
+        people = [row["p.name"] for row in graph.query(PEOPLE)]
+        edges = graph.snapshot().entries["edge:Knows"].row_count
+        made = graph.history.list()
+        facts = [each.properties for commit in made for each in (commit, *commit.writes)]
+    assert len(people) == len(set(people))
+    assert set(told.names) <= set(people)
+    assert edges == told.edges + 1, "each load is carried out once"
+    keys = [each["request"] for each in facts if "request" in each]
+    assert len(keys) == len(set(keys)) == len(told.names), "each key is one write of one commit"
+    assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("server-*.log"))
+    assert told.memory[-1] - told.memory[0] < 200 << 20, [size >> 20 for size in told.memory]
+
+
+@pytest.mark.long
+def test_what_is_logged_holds_no_token_and_no_parameter(root: Path, tmp_path: Path) -> None:
+    env = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"act-ana": "s3cret-token"}'}
+    with Process("--store", root, env=env, log=tmp_path / "log") as server:
+        headers = {"Authorization": "Bearer s3cret-token"}
+        body = {"query": "query q($n: String) { match { $p: Person { name: $n } } return { $p.name } }"}
+        answer = httpx.post(
+            f"{server.graph_url}/query", json={**body, "params": {"n": "s3cret-value"}}, headers=headers
+        )
+        assert answer.status_code == 200
+        assert server.stop() == 0
+    log = (tmp_path / "log").read_text()
+    assert "POST /graphs/{graph_id}/query 200" in log
+    assert "actor=act-ana" in log
+    assert "default_deny" in log or "no policy" in log
+    assert "s3cret" not in log

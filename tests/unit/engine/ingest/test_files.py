@@ -1,0 +1,132 @@
+"""Files cut into pieces: every line has one owner, and its absolute number can be found."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.engine.ingest import files
+from omnigraph.engine.ingest.files import cut, find_files, position_of, read_lines
+from omnigraph.engine.ingest.sources import Feed, pack
+from omnigraph.errors import ConstraintError, InputError, NotFoundError
+from omnigraph.graph import create
+
+
+def lines_of(path: Path, piece_bytes: int) -> list[tuple[int, int, bytes]]:
+    """Every line with its absolute line and record number, found piece by piece."""
+    found = []
+    [file] = find_files(path)
+    for piece in cut(file, piece_bytes):
+        line, record = position_of(piece)
+        for block in read_lines(piece):
+            assert block.lines_before == 0
+            for text in block.data.removesuffix(b"\n").split(b"\n"):
+                line += 1
+                record += bool(text.strip())
+                found.append((line, record, text))
+    return found
+
+
+@given(
+    st.lists(st.sampled_from([b"", b" ", b"\r", b"{}", b'{"a":1}', b"x" * 40, b"\xc3\xa9"]), max_size=30),
+    st.booleans(),
+    st.integers(1, 50),
+)
+def test_every_line_has_exactly_one_owner_and_its_true_number(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ended: bool, piece_bytes: int
+) -> None:
+    text = b"\n".join(lines) + (b"\n" if ended else b"")
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_bytes(text)
+    expected = []
+    record = 0
+    for number, line in enumerate(text.removesuffix(b"\n").split(b"\n") if text else [], 1):
+        record += bool(line.strip())
+        expected.append((number, record, line))
+    assert lines_of(path, piece_bytes) == expected
+
+
+def test_a_compressed_file_is_one_piece_read_in_bounded_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PIECE_BYTES", 1000)
+    lines = [f'{{"n":{n}}}\n'.encode() for n in range(5000)]
+    half = len(lines) // 2
+    path = tmp_path / "data.jsonl.gz"
+    path.write_bytes(gzip.compress(b"".join(lines[:half])) + gzip.compress(b"".join(lines[half:])))
+    [piece] = cut(find_files(path)[0])
+    seen = 0
+    for block in read_lines(piece):
+        assert block.lines_before == seen
+        assert block.data.splitlines(keepends=True) == lines[seen : seen + block.data.count(b"\n")]
+        seen += block.data.count(b"\n")
+    assert seen == len(lines)
+
+
+def test_folders_and_globs_give_files_in_name_order_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", "_SUCCESS", ".a.jsonl.crc", "sub/c.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    assert [Path(f.uri).name for f in find_files(tmp_path)] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    assert [Path(f.uri).name for f in find_files(f"{tmp_path}/*.jsonl")] == ["a.jsonl", "b.jsonl"]
+    assert find_files(f"file://{tmp_path}/a.jsonl")[0].size == 3
+    with pytest.raises(NotFoundError, match="no input file"):
+        find_files(tmp_path / "missing.jsonl")
+    with pytest.raises(NotFoundError, match="no input file"):
+        find_files(f"{tmp_path}/*.csv")
+
+
+def test_a_file_that_changes_under_the_job_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n")
+    [piece] = cut(find_files(path)[0])
+    path.write_text("{}\n{}\n")
+    with pytest.raises(InputError, match="changed while"):
+        list(read_lines(piece))
+
+
+def test_parquet_is_cut_between_row_groups_with_absolute_row_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=100)
+    pieces = cut(find_files(path)[0], piece_bytes=1)
+    assert [(p.start, p.first_row) for p in pieces] == [(n, n * 100) for n in range(10)]
+    feeds = [(number, Feed(piece)) for number, piece in enumerate(pieces)]
+    assert [len(task) for task in pack(feeds, sum(p.weight for p in pieces) // 2)] == [5, 5]
+
+
+def test_a_broken_parquet_or_gzip_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"not parquet at all")
+    with pytest.raises(InputError, match=r"x\.parquet is not a readable Parquet file"):
+        cut(find_files(tmp_path / "x.parquet")[0])
+    (tmp_path / "x.jsonl.gz").write_bytes(b"not gzip at all")
+    with pytest.raises(InputError, match=r"x\.jsonl\.gz is not a readable gzip file"):
+        list(read_lines(cut(find_files(tmp_path / "x.jsonl.gz")[0])[0]))
+
+
+def test_a_truncated_gzip_file_is_an_error_and_not_a_shorter_load(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"n":1}\n' * 1000)
+    (tmp_path / "x.jsonl.gz").write_bytes(whole[:-12])
+    with pytest.raises(InputError, match="ends in the middle"):
+        list(read_lines(cut(find_files(tmp_path / "x.jsonl.gz")[0])[0]))
+
+
+def test_a_file_of_rows_that_names_no_type_asks_for_it(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    (tmp_path / "people.csv").write_text("name,age\nann,41\n")
+    with pytest.raises(InputError, match='say type="Person"'):
+        graph.load(tmp_path / "people.csv")
+
+
+def test_whole_floats_of_a_csv_are_integers(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? far: I64? big: U64? }")
+    (tmp_path / "people.csv").write_text("name,age,far,big\nann,41.0,-7.,18446744073709551615.00\nbob,,,\n")
+    graph.load(tmp_path / "people.csv", type="Person")
+    rows = graph.query("query q() { match { $p: Person } return { $p.* } order { $p.name } }").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("ann", 41, -7, 2**64 - 1), ("bob", None, None, None)]
+    (tmp_path / "people.csv").write_text("name,age\nann,41.5\n")
+    with pytest.raises(ConstraintError, match=r"'41\.5' is not I32"):
+        graph.load(tmp_path / "people.csv", type="Person", mode="merge")

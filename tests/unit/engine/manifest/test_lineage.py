@@ -1,0 +1,88 @@
+"""Where lines of work have parted: against walking the whole graph, and on a real history."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from omnigraph.engine.manifest import lineage
+from omnigraph.engine.manifest.lineage import Ancestry, CommitGraph, commit_graph, merge_bases
+from omnigraph.errors import FormatError
+from omnigraph.graph import create
+from omnigraph.ids import CommitId
+
+
+def graph_of(**parents: str) -> dict[CommitId, Ancestry]:
+    """Commits by name, in order of time, with the names of their parents."""
+    return {
+        CommitId(name): Ancestry(tuple(CommitId(parent) for parent in text.split()), place)
+        for place, (name, text) in enumerate(parents.items())
+    }
+
+
+CROSSED = graph_of(root="", a1="root", b1="root", a2="a1 b1", b2="b1 a1", a3="a2", b3="b2")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "bases"),
+    [
+        ("root", "root", ["root"]),
+        ("a1", "b1", ["root"]),
+        ("a1", "a3", ["a1"]),
+        ("a2", "b1", ["b1"]),
+        ("a3", "b3", ["a1", "b1"]),
+    ],
+)
+def test_the_newest_common_ancestors_are_the_bases(one: str, other: str, bases: list[str]) -> None:
+    found = CommitGraph(CROSSED)
+    assert list(found.merge_bases(CommitId(one), CommitId(other))) == bases
+    assert list(found.merge_bases(CommitId(other), CommitId(one))) == bases
+
+
+def test_a_commit_that_is_recorded_nowhere_is_an_error() -> None:
+    broken = CommitGraph(graph_of(a="lost", b="a"))
+    with pytest.raises(FormatError, match="lost"):
+        broken.merge_bases(CommitId("a"), CommitId("b"))
+
+
+def test_the_quick_way_finds_what_the_whole_graph_says_or_nothing() -> None:
+    """Random histories of which only some commits are known."""
+    agreed = 0
+    for seed in range(300):
+        pick = random.Random(seed)
+        parents = {"c0": ""}
+        for number in range(1, 14):
+            earlier = [f"c{pick.randrange(max(0, number - 4), number)}" for _ in range(1 + (pick.random() < 0.3))]
+            parents[f"c{number}"] = " ".join(dict.fromkeys(earlier))
+        whole = graph_of(**parents)
+        known = {name: commit for name, commit in whole.items() if pick.random() < 0.8}
+        for _ in range(10):
+            one, other = (CommitId(f"c{pick.randrange(14)}") for _ in range(2))
+            near = lineage._first_in_common(known, one, other)
+            if near is not None:
+                agreed += 1
+                assert CommitGraph(whole).merge_bases(one, other) == (near,)
+    assert agreed > 300
+
+
+def test_branches_of_a_graph_part_where_they_were_created(tmp_path: Path) -> None:
+    graph = create(tmp_path / "graph", "node P { k: String @key }")
+    insert = "query i($k: String) { insert P { k: $k } }"
+    for number in range(3):
+        graph.mutate(insert, {"k": f"m{number}"})
+    parted = graph.snapshot().head
+    graph.branches.create("one")
+    graph.branches.create("two", "one")
+    for number in range(70):  # so many that commits have left the manifest
+        graph.mutate(insert, {"k": f"n{number}"}, branch=["main", "one"][number % 2])
+    manifest = graph.context.manifest
+    heads = [graph.snapshot(branch).head for branch in ("main", "one", "two")]
+    for one in heads:
+        for other in heads:
+            assert one is not None
+            assert other is not None
+            expected = (one,) if one == other else (parted,)
+            assert merge_bases(manifest, one, other) == expected
+            assert commit_graph(manifest).merge_bases(one, other) == expected
