@@ -73,6 +73,7 @@ LOWERED: dict[str, dict[str, float]] = {
         "WORDS_MAX": 2,
         "WORDS_ROWS_MIN": 2,
         "WORDS_ROWS_MAX": 9,
+        "LONG_TEXT_BYTES": 8,
     },
     "engine.read.cache.persist": {"EDGES_MIN": 4, "TEXT_ROWS_MIN": 4, "TEXTS_KEPT": 4, "STATES_KEPT": 3},
     "engine.read.plan.cost": {"FEW_STARTS": 2, "PREFER_ASKED_FACTOR": 2.0},

@@ -1,6 +1,6 @@
 """A table with more than 2 GiB of text in one fragment, through every door that reads or writes a whole column.
 
-Takes about 6 GB of memory and 3 GB of disk.
+Takes about 5 GB of memory and 3 GB of disk.
 """
 
 import os
@@ -67,7 +67,7 @@ def load_search_change_and_export(root: str) -> None:
     assert ask(graph, "$d.n = 0", "count($d) as n") == [2]
     assert sum(len(line) > WIDTH for line in graph.export()) == ROWS - 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    assert peak < 12, f"{peak:.1f} GB at the peak, of {os.getpid()}"
+    assert peak < 7, f"{peak:.1f} GB at the peak, of {os.getpid()}"
 
 
 @pytest.mark.long

@@ -19,11 +19,20 @@ def texts(rng: random.Random, count: int, longest: int, *, nulls: bool = False) 
     return [None if nulls and rng.random() < 0.2 else text for text in made]
 
 
-@pytest.mark.parametrize("smallest", [0, 10**9])
+WAYS = {
+    "by words": {},
+    "by their dictionary": {"WORDS_ROWS_MIN": 10**9, "FEW_TEXTS": 0, "LONG_TEXT_BYTES": 10**9},
+    "where they lie": {"WORDS_ROWS_MIN": 10**9, "FEW_TEXTS": 0, "LONG_TEXT_BYTES": 0},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("longest", [1, 2, 9])
 @pytest.mark.parametrize("nulls", [False, True])
-def test_texts_are_ordered_by_their_bytes(smallest, longest, nulls, monkeypatch):
-    monkeypatch.setattr(ordering, "WORDS_ROWS_MIN", smallest)
+def test_texts_are_ordered_by_their_bytes(way, longest, nulls, monkeypatch):
+    monkeypatch.setattr(ordering, "WORDS_ROWS_MIN", 0)
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(ordering, name, value)
     rng = random.Random(longest)
     for count in (1, 5, 200, 700):
         values = texts(rng, count, longest, nulls=nulls)

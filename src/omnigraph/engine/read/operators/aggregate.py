@@ -203,7 +203,7 @@ def _extreme(groups: Groups, values: pa.Array, valid: npt.NDArray[np.bool_], lar
     rows = np.flatnonzero(valid)
     if not len(rows):
         return pa.nulls(len(groups), values.type)
-    key = sort_key(wide.take(values, rows), descending=largest)
+    key = sort_key(values if len(rows) == len(values) else wide.take(values, rows), descending=largest)
     order = np.lexsort((key, groups.group[rows]))
     member = groups.group[rows][order]
     head = np.concatenate(([True], member[1:] != member[:-1]))

@@ -34,6 +34,9 @@ WORDS_MAX = 6
 """Texts of up to this many times eight bytes are compared as integers,"""
 WORDS_ROWS_MIN, WORDS_ROWS_MAX = 32, 2048
 """if there are so many; more are sorted by Arrow."""
+LONG_TEXT_BYTES = 64
+"""Texts that are this long on average are ranked where they lie: a dictionary would copy all of them, several times
+while it grows, and texts of that length hardly repeat."""
 
 
 def sort_key(array: pa.Array, descending: bool = False) -> npt.NDArray[Any]:
@@ -90,6 +93,10 @@ def _text_ranks(array: pa.Array) -> npt.NDArray[Any]:
         texts = [text if text is None else text.encode() for text in array.to_pylist()]
         places = {text: place for place, text in enumerate(sorted({t for t in texts if t is not None}), 1)}
         return np.array([0 if text is None else places[text] for text in texts], dtype=np.int64)
+    if array.nbytes >= LONG_TEXT_BYTES * len(array):
+        found = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy(zero_copy_only=False)
+        dense = found.astype(np.int64)
+        return dense if array.null_count == 0 else np.where(array.is_valid().to_numpy(zero_copy_only=False), dense, 0)
     encoded = pc.dictionary_encode(array)
     order = pc.sort_indices(encoded.dictionary).to_numpy(zero_copy_only=False)
     ranks = np.empty(len(order) + 1, dtype=np.int64)
