@@ -27,8 +27,11 @@ FAULTS = [
 
 
 def faulty(fault: Fault, number: int) -> FaultyStore:
-    """Storage in which operations that only look do not count where the fault meets the same state around them."""
-    return FaultyStore(fault, number, only=changes if fault.follows or fault.kills else None)
+    """Storage in which operations that only look do not count.
+
+    How merging and deleting take a failure of these is shown of each by itself; here it is about what comes between.
+    """
+    return FaultyStore(fault, number, only=changes)
 
 
 def merge_in_a_child(root: str, fault: str, number: int) -> None:

@@ -153,8 +153,7 @@ def crash_at(
         # The next write on the same process heals whatever the failed one left. After an interrupt the same handle
         # goes on, or a new one does.
         follower = graph if graph is not None and number % 2 else connect(root)
-        seen = _check_repeat(write, base, follower, certain=case.acknowledged, certainly_not=False)
-        check_recovered(root, (seen,), audited_before=base.audited)
+        _check_repeat(write, base, follower, certain=case.acknowledged, certainly_not=False)
         return case
     except AssertionError as exc:
         raise AssertionError(f"{fault} operation {number}: {exc}") from exc
@@ -162,12 +161,15 @@ def crash_at(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _check_repeat(write: Write, base: Baseline, graph: Graph, *, certain: bool, certainly_not: bool) -> Content:
-    """Write again: the result tells whether the first one counted, and that must fit what its caller was told."""
+def _check_repeat(write: Write, base: Baseline, graph: Graph, *, certain: bool, certainly_not: bool) -> None:
+    """Write again: the result tells whether the first one counted, and that must fit what its caller was told.
+
+    Everything that holds after recovery must hold after it.
+    """
     began = time.monotonic()
     repeated = _repeat(write, graph)
     assert time.monotonic() - began < REPEAT_SECONDS_MAX, "the next write had to wait"
-    content = content_of(connect(graph.uri, read_only=True))
+    content = check_recovered(graph.uri, (base.once, base.twice), audited_before=base.audited)
     counted = content == base.twice and repeated == base.repeats
     fresh = content == base.once and repeated
     assert counted or fresh, "writing again gave neither the state of one write nor of two"
@@ -175,7 +177,6 @@ def _check_repeat(write: Write, base: Baseline, graph: Graph, *, certain: bool, 
     if not ambiguous:
         assert not (certain and not counted), "an acknowledged write was lost"
         assert not (certainly_not and not fresh), "a write that was not visible was counted"
-    return content
 
 
 def changes(step: Step) -> bool:
@@ -241,16 +242,29 @@ class _Photographer:
         self.after(name, target)
 
     def _take(self, moment: str) -> None:
-        found = _fingerprint(self._root)
-        if found != self._last:
-            self._last = found
-            self._copies += 1
-            copy_graph(self._root, self._folder / f"{self._copies}")
+        for _ in range(_PHOTOGRAPHS_MAX):
+            try:
+                self._copy_if_new()
+                break
+            except OSError:  # another thread of the process has just removed a temporary file of its own
+                continue
+        else:
+            raise AssertionError(f"files kept coming and going {moment}")
         self._notes.write(f"{self._copies}\t{moment}\n")
         self._notes.flush()
 
+    def _copy_if_new(self) -> None:
+        found = _fingerprint(self._root)
+        if found == self._last:
+            return
+        target = self._folder / f"{self._copies + 1}"
+        shutil.rmtree(target, ignore_errors=True)
+        copy_graph(self._root, target)
+        self._last, self._copies = found, self._copies + 1
+
 
 _MOMENTS = "moments.tsv"
+_PHOTOGRAPHS_MAX = 100
 
 
 def _fingerprint(root: Path) -> str:
@@ -300,8 +314,7 @@ def check_death(write: Write, base: Baseline, death: Death, *, open_heals: bool 
         done = False
         if open_heals:
             done = check_recovered(root, (base.before, base.once), audited_before=base.audited) == base.once
-        seen = _check_repeat(write, base, connect(root), certain=done, certainly_not=open_heals and not done)
-        check_recovered(root, (seen,), audited_before=base.audited)
+        _check_repeat(write, base, connect(root), certain=done, certainly_not=open_heals and not done)
     except AssertionError as exc:
         raise AssertionError(f"killed {death.moments[0]}: {exc}") from exc
 
