@@ -80,9 +80,14 @@ class MergeConflict:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when what is in conflict changes."""
-        images = [None if image is None else image.to_json() for image in (self.base, self.ours, self.theirs)]
-        text = json.dumps([self.table_key, self.row_id, self.kind, self.related, images], sort_keys=True)
+        """Changes when what is in conflict changes; of a broken rule that is what its message tells."""
+        found: list[Any] = [self.table_key, self.row_id, self.kind, self.related]
+        if self.kind.is_of_rows:
+            images = (self.base, self.ours, self.theirs)
+            found.append([None if image is None else _one_zero(image.to_json()) for image in images])
+        else:
+            found.append([self.message, self.columns])
+        text = json.dumps(found, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -109,6 +114,15 @@ class MergeConflict:
             for side, image in (("base", self.base), ("ours", self.ours), ("theirs", self.theirs)):
                 found[side] = None if image is None else image.to_json()
         return found
+
+
+def _one_zero(value: Any) -> Any:
+    """An image with every zero positive: both zeros are one value, and a text would tell them apart."""
+    if isinstance(value, dict):
+        return {name: _one_zero(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_one_zero(each) for each in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def parse_token(token: str) -> Order:

@@ -167,6 +167,13 @@ class Resolving:
             )
         return parse_take(line["take"])
 
+    @property
+    def has_idle_rules(self) -> bool:
+        """Whether something that was decided about a rule has met no conflict so far."""
+        kinds = {key[2] for key in self._by_conflict.keys() - self._used}
+        kinds |= {kind for _, kind in self._by_kind.keys() - self._used_kinds}
+        return any(not ConflictKind(kind).is_of_rows for kind in kinds)
+
     def check_used(self) -> None:
         """Refuse resolutions that fit no conflict.
 
