@@ -11,7 +11,7 @@ from omnigraph.errors import InputError
 from omnigraph.graph import Graph, create
 
 SCHEMA = """
-node P { k: String @key  s: String? @unique  f: F64?  l: [F64]? }
+node P { k: String @key  s: String? @unique  t: String? @unique  f: F64?  l: [F64]? }
 edge K: P -> P { w: F64?  @key(src, dst) }
 """
 
@@ -84,6 +84,34 @@ def test_a_decision_about_a_rule_is_stale_once_something_else_breaks_it(graph: G
         graph.branches.merge("review", resolve=lines)
     assert refused.value.code == "stale_resolution"
     graph.branches.merge("review", resolve=listed(graph, {"set": {"s": "three"}}))
+
+
+def test_two_entities_that_break_two_rules_are_two_conflicts(graph: Graph) -> None:
+    """Each is listed, also from behind the other, and each has a decision of its own."""
+    for branch, key in (("review", "a"), ("main", "b")):
+        put(graph, branch, node(key, s="one", t="two"))
+    lines = listed(graph, {"set": {"s": "three"}}, {"set": {"t": "four"}})
+    assert [(line["row_id"], line["related"], line["columns"]) for line in lines] == [
+        ("a", "b", ["s"]),
+        ("a", "b", ["t"]),
+    ]
+    assert [each.columns for each in graph.branches.conflicts("review", after=lines[0]["token"])] == [("t",)]
+    graph.branches.merge("review", resolve=lines)
+    found = graph.snapshot().open("node:P").scan(["id", "s", "t"]).to_pylist()  # type: ignore[arg-type]
+    assert {row["id"]: (row["s"], row["t"]) for row in found if row["s"]} == {
+        "a": ("three", "four"),
+        "b": ("one", "two"),
+    }
+
+
+def test_a_loop_whose_node_was_deleted_is_settled_as_listed(graph: Graph) -> None:
+    put(graph, "review", edge("c", "c", 1.0))
+    graph.mutate('query d() { delete P where k = "c" }')
+    lines = listed(graph, "theirs", "theirs")
+    assert [(line["kind"], line["columns"]) for line in lines] == [("orphan_edge", ["from"]), ("orphan_edge", ["to"])]
+    graph.branches.merge("review", resolve=lines)
+    assert graph.maintenance.verify().clean
+    assert len(graph.snapshot().open("edge:K").scan(["id"])) == 2  # type: ignore[arg-type]
 
 
 def test_both_zeros_are_one_state_of_an_entity(graph: Graph) -> None:

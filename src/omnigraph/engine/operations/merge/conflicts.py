@@ -47,7 +47,7 @@ _OF_RULES = {
     Rule.CARDINALITY: ConflictKind.CARDINALITY_VIOLATION,
 }
 
-Order = tuple[str, str, str, str]
+Order = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ class MergeConflict:
 
     @property
     def order(self) -> Order:
-        """What conflicts are listed by."""
-        return (self.table_key, self.row_id or "", str(self.kind), self.related or "")
+        """What conflicts are listed by, and what tells them apart: two entities may break several rules together."""
+        about = "" if self.kind.is_of_rows else ",".join(self.columns)
+        return (self.table_key, self.row_id or "", str(self.kind), self.related or "", about)
 
     @property
     def token(self) -> str:
@@ -132,8 +133,8 @@ def parse_token(token: str) -> Order:
         InputError: it is no token of a conflict.
     """
     try:
-        table, row, kind, related = json.loads(base64.urlsafe_b64decode(token.encode()))
-        return str(table), str(row), str(kind), str(related)
+        table, row, kind, related, about = json.loads(base64.urlsafe_b64decode(token.encode()))
+        return str(table), str(row), str(kind), str(related), str(about)
     except (ValueError, TypeError):
         raise InputError(f"'{token}' is not the token of a conflict: take it from a conflict that was listed") from None
 

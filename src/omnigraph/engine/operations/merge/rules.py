@@ -147,7 +147,7 @@ class RuleSettler:
     ) -> None:
         key, row, related = conflict.table_key, conflict.row_id or "", conflict.related or ""
         if resolution.take is Take.SET:
-            made.properties[(key, row)] = resolution.properties or {}
+            made.properties[(key, row)] = {**made.properties.get((key, row), {}), **(resolution.properties or {})}
         elif conflict.kind is ConflictKind.ORPHAN_EDGE:
             node = self._node(key, conflict.columns)
             whose = self._holder(node, related, edge_is_theirs=key in tables and _gets(tables[key], row))
