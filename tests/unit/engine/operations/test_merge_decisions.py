@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,31 @@ def test_a_base_is_a_commit_that_both_branches_come_from(graph: Graph) -> None:
     for base in (parted, parted[:22], "parted"):
         assert graph.branches.plan_merge("review", base=base).base_commits == (parted,)
     assert str(graph.branches.merge("review", base="parted").outcome) == "merged"
+
+
+def test_edges_that_both_sides_have_are_not_counted_when_those_of_one_side_count(tmp_path: Path) -> None:
+    graph = create(tmp_path / "cards", "node P { k: String @key }\nedge M: P -> P @card(0..2)")
+
+    def link(branch: str, id: str) -> None:
+        graph.load([{"edge": "M", "from": "a", "to": "a", "data": {"id": id}}], "append", branch=branch)
+
+    put(graph, "main", node("a"))
+    link("main", "both")
+    graph.branches.create("review")
+    for branch in ("main", "review"):
+        link(branch, branch)
+    result = graph.branches.merge("review", resolve=lambda conflict: "theirs")
+    [found] = result.plan.types
+    assert (found.inserted, found.updated, found.deleted, found.counts_exact) == (1, 0, 1, True)
+    assert (str(found.how), found.rows_written) == ("adopted", 0)
+    assert set(graph.snapshot().open("edge:M").scan(["id"])["id"].to_pylist()) == {"both", "review"}  # type: ignore[arg-type]
+
+
+def test_a_commit_tells_the_counts_of_two_types_of_one_name(tmp_path: Path) -> None:
+    graph = create(tmp_path / "names", "node X { k: String @key }\nedge X: X -> X")
+    graph.branches.create("review")
+    records = [{"type": "X", "data": {"k": key}} for key in "ab"] + [{"edge": "X", "from": "a", "to": "b"}]
+    graph.load(records, "append", branch="review")
+    graph.branches.merge("review")
+    counts = json.loads(graph.history.list(limit=1)[0].properties["merge.counts"])
+    assert counts == {"node:X": [2, 0, 0], "edge:X": [1, 0, 0]}

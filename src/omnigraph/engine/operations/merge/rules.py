@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
-from omnigraph.engine.changes.located import Located
+from omnigraph.engine.changes.located import Located, same
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.merge.compose import with_properties
 from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict, of_rule
@@ -210,7 +210,7 @@ class RuleSettler:
         over = Located.of(table.ours, *self._ours.locate(table.key, wanted))
         theirs = Located.of(table.theirs, *self._theirs.locate(table.key, wanted))
         whose = np.array([str(ids[name]) for name in names])
-        takes = whose == _Whose.THEIRS
+        takes = (whose == _Whose.THEIRS) & ~same(theirs, over)
         chosen = wanted.filter(pa.array(takes)).cast(pa.large_string())
         table.take(chosen, theirs.where(takes), over.where(takes))
         gone = whose == _Whose.ABSENT

@@ -8,7 +8,7 @@ moves meanwhile is planned again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.merge.conflicts import MergeConflict, parse_token
 from omnigraph.engine.operations.merge.engines import EngineQuestion
 from omnigraph.engine.operations.merge.look import Looked, Question, fast_forward, three_way, type_merges
-from omnigraph.engine.operations.merge.outcome import CONFLICTS_SHOWN, MergePlan, MergeResult, Outcome
+from omnigraph.engine.operations.merge.outcome import CONFLICTS_SHOWN, MergePlan, MergeResult, Outcome, TypeMerge
 from omnigraph.engine.operations.merge.plan import Strategy
 from omnigraph.engine.operations.merge.progress import Listener, Watch
 from omnigraph.engine.operations.merge.resolutions import Resolutions, Resolving
@@ -344,7 +344,7 @@ class Merging:
         digest = self._resolving().digest()
         if digest is not None:
             found["merge.resolutions"] = digest
-        counts = {each.name: [each.inserted, each.updated, each.deleted] for each in type_merges(looked)}
+        counts = _counts_by_name(type_merges(looked))
         if counts:
             found["merge.counts"] = json.dumps(counts)
         return with_message(request.message, found)
@@ -360,6 +360,13 @@ class Merging:
             total=looked.total,
             by_kind=kinds,
         )
+
+
+def _counts_by_name(types: Sequence[TypeMerge]) -> dict[str, list[int]]:
+    """What each type gets; the kind is told where a node type and an edge type have one name."""
+    names = [each.name for each in types]
+    told = [each.name if names.count(each.name) == 1 else f"{each.kind}:{each.name}" for each in types]
+    return dict(zip(told, ([each.inserted, each.updated, each.deleted] for each in types), strict=True))
 
 
 def _expect(wanted: str | None, state: Snapshot) -> None:
