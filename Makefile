@@ -59,7 +59,7 @@ docs: $(DOCS) ## Build the documentation and the API reference into site/; a war
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(BENCH) ## Measure; results go to benchmarks/results
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 clean: ## Remove what the other targets made, the environment included
 	rm -rf $(VENV) $(PYG) .cache quickstart.omni quickstart-data build dist site benchmarks/results

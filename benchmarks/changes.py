@@ -121,14 +121,20 @@ def hear(graph: Graph, rows: int) -> float:
     return min(taken)
 
 
-def feed(folder: Path, large: Graph, rows: int, commits: int) -> None:
+def feed(
+    folder: Path,
+    large: Graph,
+    rows: int,
+    commits: int,
+    report: Callable[[str, float, str, float | None], None] = report,
+) -> None:
     """Hear of single rows: in many rows and in few, after many commits and after few."""
     few_rows = max(rows // 100, 100)
     small = graph_of(folder / "feed", few_rows)
     hear(large, rows)  # The first poll of a graph reads what every later one knows.
     hear(small, few_rows)
     in_many, in_few = hear(large, rows), hear(small, few_rows)
-    report(f"feed, a commit of one row in {rows:,} rows", in_many, "ms")
+    report(f"feed, a commit of one row in {rows:,} rows", in_many, "ms", None)
     report(f"the same ÷ in {few_rows:,} rows", in_many / in_few, "×", 2)
     young = _hear_at(small, few_rows, 100)
     old = _hear_at(small, few_rows, commits)

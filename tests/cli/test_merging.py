@@ -58,6 +58,16 @@ def test_conflicts_are_shown_side_by_side_and_change_nothing(graph: Graph) -> No
     assert graph.snapshot().head == before
 
 
+def test_what_was_on_no_branch_before_is_not_called_deleted(graph: Graph) -> None:
+    parted = str(graph.snapshot().head)
+    for branch, age in (("main", 1), ("review", 2)):
+        graph.load([{"type": "Person", "data": {"name": "cleo", "age": age}}], "append", branch=branch)
+    listed = call("branch", "conflicts", "review", "--store", graph.uri, "--base", parted[:20])
+    assert listed.out.splitlines()[3] == "    * age  | (none) | 1    | 2"
+    refused = call("branch", "conflicts", "review", "--store", graph.uri, "--base", str(graph.snapshot().head))
+    assert (refused.code, "that both branches come from" in refused.err) == (1, True)
+
+
 def test_a_large_merge_says_how_far_it_is(graph: Graph) -> None:
     graph.load([{"type": "Person", "data": {"name": f"p{n}", "age": n}} for n in range(40)], "append", branch="review")
     graph.load([{"type": "Person", "data": {"name": "p3", "age": 4}}], "merge", branch="review")

@@ -16,6 +16,7 @@ from tests.server.serving import ADD, LINES, PEOPLE, SET_AGE, Process, make_grap
 import omnigraph
 from omnigraph.change_verbs import ChangeVerbs
 from omnigraph.client import RemoteGraph
+from omnigraph.client import verbs as client_verbs
 from omnigraph.client.changes import RemoteChanges
 from omnigraph.client.verbs import RemoteBranches, RemoteHistory, RemoteMaintenance, RemoteSchema, RemoteTags
 from omnigraph.errors import ExecutionError, GraphError, InputError, MergeConflictError
@@ -195,6 +196,42 @@ def test_branches_and_merges_are_the_same(pair: Pair) -> None:
     pair.fails(lambda graph: graph.branches.create("never", at=10_000))
     pair.same(lambda graph: graph.branches.delete("past"))
     pair.same(lambda graph: graph.branches.list())
+
+
+def test_a_function_is_asked_about_the_same_conflicts(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every page, against the base that is named, and about a rule that only its own decisions break."""
+    monkeypatch.setattr(client_verbs, "_CONFLICTS_AT_ONCE", 1)
+    add = "query add($name: String, $age: I32) { insert Person { name: $name, age: $age } }"
+    meets = 'query meets() { insert Knows { from: "moe", to: "max" } }'
+    for name in ("mia", "moe", "max"):
+        pair.same(lambda graph, name=name: graph.mutate(add, {"name": name, "age": 1}))
+    pair.same(lambda graph: known(snapshot_output(graph.branches.create("work/b"))))
+    for branch, age in (("main", 2), ("work/b", 3)):
+        for name in ("mia", "moe"):
+            values = {"name": name, "age": age}
+            pair.same(lambda graph, values=values, branch=branch: graph.mutate(SET_AGE, values, branch=branch))
+    pair.same(lambda graph: graph.mutate(SET_AGE, {"name": "max", "age": 2}))
+    pair.same(lambda graph: graph.mutate(meets).affected_edges)
+    pair.same(lambda graph: graph.mutate('query q() { delete Person where name = "max" }', branch="work/b"))
+    first = {graph: graph.history.list()[-1].graph_commit_id for graph in (pair.direct, pair.served)}
+
+    def take(conflict: Any) -> str:
+        return "drop_edge" if str(conflict.kind) == "orphan_edge" else "theirs"
+
+    listed = pair.same(lambda graph: [known(conflict.to_json()) for conflict in graph.branches.conflicts("work/b")])
+    assert [(each["kind"], each["entity_id"]) for each in listed] == [
+        ("delete_vs_update", "max"),
+        ("divergent_update", "mia"),
+        ("divergent_update", "moe"),
+    ]
+    told = pair.same(lambda graph: graph.branches.plan_merge("work/b", base=first[graph], resolve=lambda _: "ours"))
+    assert told["resolved"]["ours"] > 1
+    merged = pair.same(lambda graph: graph.branches.merge("work/b", resolve=take))
+    assert merged["resolved"] == {"drop_edge": 1, "theirs": 3}
+    pair.same(lambda graph: graph.query(PEOPLE))
+    pair.same(lambda graph: graph.branches.delete("work/b"))
+    for name in ("mia", "moe"):
+        pair.same(lambda graph, name=name: graph.mutate(f'query q() {{ delete Person where name = "{name}" }}'))
 
 
 def test_tags_and_undone_commits_are_the_same(pair: Pair) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict
 
 from omnigraph.boundary import text, verb
 from omnigraph.catalog.resolve import compile_schema
@@ -22,11 +22,23 @@ from omnigraph.engine.manifest.references import micros
 from omnigraph.engine.manifest.tags import Tag
 from omnigraph.engine.operations.branch import BranchInfo
 from omnigraph.engine.operations.merge import MergeConflict, MergePlan, MergeResult
+from omnigraph.engine.operations.merge.conflicts import Order
 from omnigraph.engine.operations.merge.resolutions import Resolutions
 from omnigraph.engine.operations.migrate import SchemaApplyResult
 from omnigraph.engine.operations.texts import read_schema
 from omnigraph.errors import InputError, MergeConflictError
 from omnigraph.ids import MAIN, check_message, parse_branch
+
+_CONFLICTS_AT_ONCE = 4_096
+"""Conflicts that one answer tells; the server looks at the whole merge for each."""
+
+
+class _How(TypedDict):
+    """What conflicts depend on, besides the branches."""
+
+    strategy: MergeStrategy | None
+    strategies: Mapping[str, str] | None
+    base: str | None
 
 
 class RemoteBranches:
@@ -107,8 +119,9 @@ class RemoteBranches:
     ) -> MergePlan:
         """What `merge` would do with these arguments, and what is in conflict; reads only."""
         _check_engine(engine)
-        body = _merging(source, into, strategy, strategies, self._resolved(source, into, strategy, strategies, resolve))
-        return decode.merge_plan(self._at.post("/branches/merge", {**body, "base": base, "dry_run": True}))
+        how: _How = {"strategy": strategy, "strategies": strategies, "base": base}
+        body = {**_merging(source, into, how), "resolve": self._resolved(source, into, how, resolve), "dry_run": True}
+        return decode.merge_plan(self._at.post("/branches/merge", body))
 
     @verb(source=text)
     def conflicts(
@@ -122,9 +135,17 @@ class RemoteBranches:
         after: str | None = None,
     ) -> Iterator[MergeConflict]:
         """Everything that keeps a branch from being merged, by type and id; `after` goes on behind that token."""
-        asked = {**_merging(source, into, strategy, strategies, None), "base": base, "after": after}
-        body = self._at.post("/branches/conflicts", asked)
-        return (decode.conflict(each) for each in body["merge_conflicts"])
+        how: _How = {"strategy": strategy, "strategies": strategies, "base": base}
+        asked = {**_merging(source, into, how), "after": after, "limit": _CONFLICTS_AT_ONCE}
+        return self._pages(asked, self._at.post("/branches/conflicts", asked))
+
+    def _pages(self, asked: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[MergeConflict]:
+        """The conflicts of an answer, and of those that follow it."""
+        while True:
+            yield from (decode.conflict(each) for each in body["merge_conflicts"])
+            if body.get("next_page_token") is None:
+                return
+            body = self._at.post("/branches/conflicts", {**asked, "after": body["next_page_token"]})
 
     @verb(source=text)
     def merge(
@@ -155,36 +176,27 @@ class RemoteBranches:
         """
         _check_engine(engine)
         self._at.writing(actor)
-        lines = self._resolved(source, into, strategy, strategies, resolve)
+        how: _How = {"strategy": strategy, "strategies": strategies, "base": base}
         body = {
-            **_merging(source, into, strategy, strategies, lines),
+            **_merging(source, into, how),
             "expect_source": expect_source,
             "expect_target": expect_target,
-            "base": base,
             "delete_branch": delete_branch,
             "message": check_message(message),
         }
-        return decode.merged(self._at.post("/branches/merge", body, writes=True))
+        lines = self._resolved(source, into, how, resolve)
+        return settled(self._at, "/branches/merge", body, lines, resolve)
 
     def _resolved(
-        self,
-        source: str,
-        into: str,
-        strategy: MergeStrategy | None,
-        strategies: Mapping[str, str] | None,
-        resolve: Resolutions | None,
+        self, source: str, into: str, how: _How, resolve: Resolutions | None
     ) -> Sequence[Mapping[str, Any]] | None:
         """Resolutions as lines; a function is asked about each conflict."""
         if resolve is None:
             return None
         if not callable(resolve):
             return [dict(line) for line in resolve]
-        lines = []
-        for conflict in self.conflicts(source, into, strategy=strategy, strategies=strategies):
-            line = decided(conflict, resolve)
-            if line is not None:
-                lines.append(line)
-        return lines
+        told = (decided(conflict, resolve) for conflict in self.conflicts(source, into, **how))
+        return [line for line in told if line is not None]
 
 
 def _check_engine(engine: str) -> None:
@@ -196,19 +208,41 @@ def _check_engine(engine: str) -> None:
 
 
 def reverted(at: Connection, body: Mapping[str, Any], resolve: Resolutions | None) -> MergeResult:
-    """What became of a commit that was to be undone; a function is asked about the conflicts the server tells."""
+    """What became of a commit that was to be undone."""
     lines = [] if resolve is None or callable(resolve) else [dict(line) for line in resolve]
+    return settled(at, "/revert", body, lines, resolve)
+
+
+def settled(
+    at: Connection,
+    place: str,
+    body: Mapping[str, Any],
+    lines: Sequence[Mapping[str, Any]] | None,
+    resolve: Resolutions | None,
+) -> MergeResult:
+    """What became of a merge. A function is asked about whatever the server refuses it for, each conflict once.
+
+    An error tells so many conflicts, and what was decided for an entity may break a rule that nothing broke before.
+    """
+    asked: set[Order] = set()
+    refusal: MergeConflictError | None = None
     while True:
         try:
-            return decode.merged(at.post("/revert", {**body, "resolve": lines or None}, writes=True))
+            return decode.merged(at.post(place, {**body, "resolve": lines or None}, writes=True))
         except MergeConflictError as refused:
             if not callable(resolve):
                 raise
-            # An error tells so many of them; those that are decided are not among the next.
-            told = [decided(decode.conflict(each), resolve) for each in refused.conflicts]
-            if not any(told):
+            fresh = [each for each in map(decode.conflict, refused.conflicts) if each.order not in asked]
+            told = [line for line in (decided(each, resolve) for each in fresh) if line is not None]
+            if not told:
                 raise
-            lines += [line for line in told if line is not None]
+            asked.update(each.order for each in fresh)
+            lines, refusal = [*(lines or ()), *told], refused
+        except InputError as unfit:
+            # Decisions are applied once: what only they have brought cannot be decided along with them.
+            if refusal is None or unfit.code != "stale_resolution":
+                raise
+            raise refusal from unfit
 
 
 def decided(conflict: MergeConflict, resolve: Callable[[MergeConflict], Any]) -> dict[str, Any] | None:
@@ -221,20 +255,10 @@ def decided(conflict: MergeConflict, resolve: Callable[[MergeConflict], Any]) ->
     return {**conflict.to_json(), "take": take}
 
 
-def _merging(
-    source: str,
-    into: str,
-    strategy: MergeStrategy | None,
-    strategies: Mapping[str, str] | None,
-    resolve: Sequence[Mapping[str, Any]] | None,
-) -> dict[str, Any]:
-    return {
-        "source": parse_branch(source),
-        "target": parse_branch(into),
-        "strategy": strategy,
-        "strategies": dict(strategies) if strategies else None,
-        "resolve": resolve,
-    }
+def _merging(source: str, into: str, how: _How) -> dict[str, Any]:
+    by_type = how["strategies"]
+    named = {"source": parse_branch(source), "target": parse_branch(into)}
+    return {**named, **how, "strategies": dict(by_type) if by_type else None}
 
 
 class RemoteHistory:

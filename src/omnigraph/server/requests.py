@@ -156,3 +156,4 @@ class BranchConflictsRequest(BaseModel):
     strategies: dict[str, str] | None = None
     base: str | None = Field(None, description="The common commit to compare with; where they parted when absent.")
     after: str | None = Field(None, description="Go on behind the conflict of this token.")
+    limit: int = Field(1_000, ge=1, le=8_192, description="At most so many; the answer tells where to go on.")

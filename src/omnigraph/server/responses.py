@@ -328,11 +328,12 @@ class BranchMergeOutput(Output):
 
 
 class BranchConflictsOutput(Output):
-    """Every conflict of two branches."""
+    """The conflicts of two branches, a page at a time."""
 
     source: str
     target: str
     merge_conflicts: list[MergeConflictOutput]
+    next_page_token: str | None = None
 
 
 class DiffOutput(Output):

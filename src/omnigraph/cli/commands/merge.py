@@ -145,6 +145,7 @@ def list_conflicts(
     into: Into = "main",
     strategy: Strategy = None,
     strategy_for: StrategyFor = None,
+    base: Base = None,
     out: Annotated[
         str | None,
         typer.Option("--out", metavar="FILE", help="Write them as lines that --resolve reads.", show_default=False),
@@ -164,7 +165,7 @@ def list_conflicts(
     session = Session(
         "branch conflicts", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
     )
-    wanted: dict[str, Any] = {"strategy": strategy, "strategies": by_type(strategy_for or [])}
+    wanted: dict[str, Any] = {"strategy": strategy, "strategies": by_type(strategy_for or []), "base": base}
     with session.open(read_only=True) as graph:
         found = islice(graph.branches.conflicts(source, into, after=after, **wanted), limit)
         if out is not None:
@@ -275,16 +276,17 @@ def _sides(conflict: MergeConflict) -> Iterator[str]:
     rows = [
         {
             "": f"* {name}" if name in conflict.columns else f"  {name}",
-            **{side: shown_value(_value(image, name), 24) for side, image in sides.items()},
+            **{side: shown_value(_value(side, image, name), 24) for side, image in sides.items()},
         }
         for name in names
     ]
     yield from table_lines(["", *sides], rows, Layout())
 
 
-def _value(image: Image | None, name: str) -> Any:
+def _value(side: str, image: Image | None, name: str) -> Any:
     if image is None:
-        return "(deleted)"
+        # The states that branches parted from either had no such entity, or do not agree about it.
+        return "(none)" if side == "base" else "(deleted)"
     if image.ends is not None and name in ("from", "to"):
         return image.ends[name == "to"]
     return image.properties.get(name)

@@ -15,9 +15,10 @@ import numpy as np
 from omnigraph.catalog.migration import plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.steps import Step
+from omnigraph.engine.changes.added import without_unchanged
 from omnigraph.engine.changes.delta import Candidates, Delta, delta, descends, only_rewritten, whole_table
 from omnigraph.engine.changes.images import Change, Op, Side, Values, changes
-from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, changed_rows
+from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, paired_rows
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.tables import TableStore
@@ -83,7 +84,8 @@ class Diff:
     newer: Snapshot
     types: tuple[TypeChanges, ...]
     schema_steps: tuple[Step, ...] = ()
-    """What changed in the schema; values are compared in the columns both states have."""
+    """What changed in the schema. Values are compared in the columns both states have, and a column that was added with
+    what entities had in it then; the values of a dropped one are gone with its step."""
     values: Values = Values.CHANGED
 
     def __iter__(self) -> Iterator[Change]:
@@ -180,11 +182,12 @@ def _compare(older: State, newer: State, then: TableKey | None, now: TableKey | 
         return _Compared(None, None, NO_CHANGES)
     before, after = _side(older, then), _side(newer, now)
     if before is not None and after is not None:
-        rows = table_changes(newer.snapshot.store, before.handle, after.handle)
+        touched = _touched(newer.snapshot.store, before.handle, after.handle)
+        rows = without_unchanged(before.handle, after.handle, after.entity, touched)
     elif after is not None:
-        rows = changed_rows(None, after.handle, Delta(_NOTHING, whole_table(after.handle)))
+        rows = paired_rows(None, after.handle, Delta(_NOTHING, whole_table(after.handle)))
     elif before is not None:
-        rows = changed_rows(before.handle, None, Delta(whole_table(before.handle), _NOTHING))
+        rows = paired_rows(before.handle, None, Delta(whole_table(before.handle), _NOTHING))
     else:
         rows = NO_CHANGES
     if ops:
@@ -192,15 +195,15 @@ def _compare(older: State, newer: State, then: TableKey | None, now: TableKey | 
     return _Compared(before, after, rows)
 
 
-def table_changes(store: TableStore, older: TableHandle, newer: TableHandle) -> RowChanges:
-    """What really changed between two versions of one table, on any lines."""
+def _touched(store: TableStore, older: TableHandle, newer: TableHandle) -> RowChanges:
+    """What may have changed between two versions of one table, on any lines."""
     found = delta(
         older,
         newer,
         descends=partial(descends, store, older, newer),
         rewritten=partial(only_rewritten, store, older, newer),
     )
-    return changed_rows(older, newer, found)
+    return paired_rows(older, newer, found)
 
 
 def same_version(older: Snapshot, newer: Snapshot, then: TableKey, now: TableKey) -> bool:

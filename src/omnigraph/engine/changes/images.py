@@ -10,14 +10,16 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.catalog.arrow import blob_columns
+from omnigraph.catalog.identity import type_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.types import Scalar
+from omnigraph.engine.changes.added import began_with
 from omnigraph.engine.changes.equality import Bools, equal_values
 from omnigraph.engine.changes.rows import Kind, RowChanges, read_column
 from omnigraph.engine.storage.handle import Addresses, TableHandle
@@ -76,13 +78,17 @@ class Change:
 
     def to_json(self) -> dict[str, Any]:
         """The change as the wire has it."""
-        found: dict[str, Any] = {"kind": self.kind, "type": {"name": self.type_name}, "id": self.id, "op": str(self.op)}
+        type_told = {"id": _type_id(self.kind, self.type_name), "name": self.type_name}
+        found: dict[str, Any] = {"kind": self.kind, "type": type_told, "id": self.id, "op": str(self.op)}
         if self.columns:
             found["columns"] = list(self.columns)
         for side, image in (("before", self.before), ("after", self.after)):
             if image is not None:
                 found[side] = image.to_json()
         return found
+
+
+_type_id = cache(type_id)
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ def _blob_values(handle: TableHandle, name: str, addresses: Addresses) -> list[A
 
 
 def _changed_columns(older: Side | None, newer: Side | None, rows: RowChanges) -> dict[int, tuple[str, ...]]:
-    """For each update, by its place, the columns whose values differ; a column one side lacks is null there."""
+    """For each update, by its place, the columns whose values differ; an added one from what entities had in it."""
     places = np.flatnonzero(rows.kinds == Kind.UPDATE)
     if older is None or newer is None or not len(places):
         return {}
@@ -173,9 +179,10 @@ def _changed_columns(older: Side | None, newer: Side | None, rows: RowChanges) -
     for now in (*ends, *newer.entity.properties):
         right = read_column(newer.handle, now, rows.after[places])
         then = known.get(newer.handle.first_numbers[now])
-        left = (
-            pa.nulls(len(places), right.type) if then is None else read_column(older.handle, then, rows.before[places])
-        )
+        if then is None:
+            left = began_with(newer.entity.properties[now], right)
+        else:
+            left = read_column(older.handle, then, rows.before[places])
         differing[ends.get(now, now)] = ~equal_values(left, right)
     return {
         place: tuple(name for name, mask in differing.items() if mask[row]) for row, place in enumerate(places.tolist())

@@ -86,14 +86,6 @@ _NOWHERE: Addresses = np.empty(0, dtype=np.uint64)
 NO_CHANGES = RowChanges(pa.array([], pa.large_string()), np.empty(0, dtype=np.int8), _NOWHERE, _NOWHERE)
 
 
-def changed_rows(older: TableHandle | None, newer: TableHandle | None, delta: Delta) -> RowChanges:
-    """What really changed between two versions, either of which may be absent."""
-    found = paired_rows(older, newer, delta)
-    if older is None or newer is None:
-        return found
-    return without_equal(older, newer, found)
-
-
 def without_equal(older: TableHandle, newer: TableHandle, rows: RowChanges) -> RowChanges:
     """Leave out the updates that have changed no value."""
     updates = np.flatnonzero(rows.kinds == Kind.UPDATE)
@@ -165,7 +157,7 @@ def same_rows(older: TableHandle, newer: TableHandle, before: Addresses, after: 
         for rows in _chunks(np.flatnonzero(same), _wide_rows(older.schema.field(pair[0]).type)):
             same[rows] = _same_columns(older, newer, before[rows], after[rows], [pair])
     for then, now in blobs:
-        for rows in _chunks(np.flatnonzero(same), WIDE_ROWS):
+        for rows in wide_chunks(np.flatnonzero(same)):
             same[rows] = equal_values(read_column(older, then, before[rows]), read_column(newer, now, after[rows]))
     return same
 
@@ -210,6 +202,11 @@ def _wide_rows(kind: pa.DataType) -> int:
     """How many vectors of a type are compared at once."""
     width = int(kind.list_size) * int(kind.value_type.bit_width) // 8
     return max(1, min(WIDE_ROWS, WIDE_BYTES // max(width, 1)))
+
+
+def wide_chunks(rows: Ints) -> Iterator[Ints]:
+    """Some rows, so many at a time that any column of them can be read."""
+    return _chunks(rows, WIDE_ROWS)
 
 
 def _chunks(rows: Ints, size: int) -> Iterator[Ints]:

@@ -24,7 +24,7 @@ def wanted_changes(types: Collection[str] = (), kinds: Collection[str] = (), ops
     for given, known, what in ((kinds, KINDS, "kind"), (ops, tuple(Op), "op")):
         for name in given:
             if name not in known:
-                raise InputError(f"'{name}' is not a {what} of change: write {' or '.join(known)}")
+                raise InputError(f"'{name}' is none of the {what}s of changes: write {' or '.join(known)}")
     return Wanted(frozenset(types), frozenset(kinds), frozenset(Op(name) for name in ops))
 
 

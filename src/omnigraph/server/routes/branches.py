@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, cast
 
 from fastapi import APIRouter
@@ -198,7 +199,7 @@ def _deleted(call: Call, source: str, merged: str, note: Note) -> Mapping[str, A
     summary="List what keeps a branch from being merged",
 )
 async def list_conflicts(request: Request) -> Response:
-    """Every conflict of two branches, with what the three states have."""
+    """The conflicts of two branches, with what the three states have, a page at a time."""
     call = Call(request)
     body, _ = await call.body(BranchConflictsRequest)
     source, target = named_branch(body.source), named_branch(body.target)
@@ -214,7 +215,9 @@ async def list_conflicts(request: Request) -> Response:
             base=body.base,
             after=body.after,
         )
-        return {"source": source, "target": target, "merge_conflicts": [conflict.to_json() for conflict in found]}
+        page = [conflict.to_json() for conflict in islice(found, body.limit)]
+        told = {"source": source, "target": target, "merge_conflicts": page}
+        return {**told, "next_page_token": page[-1]["token"]} if next(found, None) is not None else told
 
     return await call.told(listed)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.catalog.identity import type_id
 from omnigraph.engine.changes import Change
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.errors import (
@@ -88,7 +89,7 @@ def test_the_wire_form_has_the_ends_of_an_edge(graph: Graph) -> None:
     (change,) = graph.diff(before, "main")
     assert change.to_json() == {
         "kind": "edge",
-        "type": {"name": "Knows"},
+        "type": {"id": type_id("edge", "Knows"), "name": "Knows"},
         "id": change.id,
         "op": "insert",
         "after": {"properties": {"since": 2}, "endpoints": {"from": "cleo", "to": "ada"}},
@@ -146,6 +147,21 @@ def test_a_change_of_schema_is_listed_apart(graph: Graph) -> None:
     assert change.after.properties == {"mail": "a@b", "years": 3}
     graph.mutate('query q() { insert Site { title: "z" } }')
     assert ("insert", "Site", "z") in short(graph.diff(before, "main"))
+
+
+def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
+    """Not what entities were given when it was added: null where it is optional, its default where it is required."""
+    graph.load([{"type": "Person", "data": {"name": name}} for name in ("ada", "bob", "cleo")], "merge")
+    before = head(graph)
+    graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  mail: String?  level: I32 @default(3)"))
+    graph.load([{"type": "Person", "data": {"name": "cleo"}}], "merge")
+    assert short(graph.diff(before, "main")) == []
+    graph.mutate('query q() { update Person set { mail: "a@b" } where name = "ada" }')
+    graph.mutate('query q() { update Person set { level: 4 } where name = "bob" }')
+    for _ in range(2):
+        found = {change.id: change.columns for change in graph.diff(before, "main")}
+        assert found == {"ada": ("mail",), "bob": ("level",)}
+        graph.maintenance.optimize()
 
 
 def test_a_dropped_type_loses_its_entities(graph: Graph) -> None:

@@ -6,13 +6,14 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from omnigraph.engine.changes import rows as changed_rows
-from omnigraph.engine.operations.merge import look, stage
+from omnigraph.engine.operations.merge import look, plan, stage
 from omnigraph.engine.storage import adopting, layout
 from omnigraph.engine.storage.adopting import Adopted
 from omnigraph.engine.storage.handle import TableHandle
@@ -162,6 +163,25 @@ def test_ids_touched_on_one_side_are_decided_without_their_values(graph: Graph) 
         result = graph.branches.merge("review")
     assert sum(compared) == 0
     assert [t.counts_exact for t in result.plan.types] == [False, True]
+
+
+@pytest.mark.parametrize("busy", ["main", "review"])
+def test_the_many_ids_of_a_busy_side_are_looked_up_among_the_few_of_the_other(
+    graph: Graph, busy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.merge("review")
+    graph.load([doc("d3", 1), doc("new", 1)], "merge", branch="main" if busy == "review" else "review")
+    graph.load([doc(f"d{n}", 1) for n in range(20)], "merge", branch=busy)
+    hashed: list[int] = []
+    original = plan.pc.index_in
+
+    def index_in(values: Any, *, value_set: Any) -> Any:
+        hashed.append(len(value_set))
+        return original(values, value_set=value_set)
+
+    monkeypatch.setattr(plan, "pc", SimpleNamespace(index_in=index_in))
+    assert graph.branches.plan_merge("review").conflicts_total == 0
+    assert hashed == [2]
 
 
 @pytest.fixture(params=["mirrored", "adopted", "rewritten"])

@@ -48,8 +48,8 @@ def test_each_kind_of_change_is_undone_beside_what_came_later(graph: omnigraph.G
         assert newest.merged_parent_commit_id is None
     assert people(graph) == {**before, "cleo": 70}
     assert graph.maintenance.verify().clean
-    # A revert is a commit like any other, and can be undone as well.
-    graph.revert(head(graph))
+    # A revert is a commit like any other, and can be undone as well; it goes back, so it is no fast-forward.
+    assert str(graph.revert(head(graph)).outcome) == "merged"
     assert people(graph) == {"ann": 0, "cleo": 70}
 
 

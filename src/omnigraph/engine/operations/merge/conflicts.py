@@ -47,7 +47,7 @@ _OF_RULES = {
     Rule.CARDINALITY: ConflictKind.CARDINALITY_VIOLATION,
 }
 
-Order = tuple[str, str, str, str]
+Order = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ class MergeConflict:
 
     @property
     def order(self) -> Order:
-        """What conflicts are listed by."""
-        return (self.table_key, self.row_id or "", str(self.kind), self.related or "")
+        """What conflicts are listed by, and what tells them apart: two entities may break several rules together."""
+        about = "" if self.kind.is_of_rows else ",".join(self.columns)
+        return (self.table_key, self.row_id or "", str(self.kind), self.related or "", about)
 
     @property
     def token(self) -> str:
@@ -80,9 +81,14 @@ class MergeConflict:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when what is in conflict changes."""
-        images = [None if image is None else image.to_json() for image in (self.base, self.ours, self.theirs)]
-        text = json.dumps([self.table_key, self.row_id, self.kind, self.related, images], sort_keys=True)
+        """Changes when what is in conflict changes; of a broken rule that is what its message tells."""
+        found: list[Any] = [self.table_key, self.row_id, self.kind, self.related]
+        if self.kind.is_of_rows:
+            images = (self.base, self.ours, self.theirs)
+            found.append([None if image is None else _one_zero(image.to_json()) for image in images])
+        else:
+            found.append([self.message, self.columns])
+        text = json.dumps(found, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -111,6 +117,15 @@ class MergeConflict:
         return found
 
 
+def _one_zero(value: Any) -> Any:
+    """An image with every zero positive: both zeros are one value, and a text would tell them apart."""
+    if isinstance(value, dict):
+        return {name: _one_zero(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_one_zero(each) for each in value]
+    return value + 0.0 if isinstance(value, float) else value
+
+
 def parse_token(token: str) -> Order:
     """The conflict a listing goes on after.
 
@@ -118,8 +133,8 @@ def parse_token(token: str) -> Order:
         InputError: it is no token of a conflict.
     """
     try:
-        table, row, kind, related = json.loads(base64.urlsafe_b64decode(token.encode()))
-        return str(table), str(row), str(kind), str(related)
+        table, row, kind, related, about = json.loads(base64.urlsafe_b64decode(token.encode()))
+        return str(table), str(row), str(kind), str(related), str(about)
     except (ValueError, TypeError):
         raise InputError(f"'{token}' is not the token of a conflict: take it from a conflict that was listed") from None
 

@@ -163,6 +163,11 @@ def three_way(
     looked = Looked(replace(plan, engine=choice.engine, engine_reason=choice.reason), tables, crew=crew)
     if plan.outcome is not Outcome.FAST_FORWARD:
         looked.broken = _settle_rules(sides, looked, view, question)
+    if question.resolving.has_idle_rules:
+        # What was decided for an entity may have mended a rule as well, for which a decision was listed beside it.
+        undecided = replace(question, resolving=Resolving(None, context.catalog))
+        for conflict in three_way(context, plan, theirs, view, undecided).broken:
+            question.resolving.resolve(conflict)
     question.resolving.check_used()
     for key, table in tables.items():
         if table.changes:

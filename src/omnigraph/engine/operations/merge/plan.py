@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog import wide
 from omnigraph.engine.changes.equality import Bools
 from omnigraph.engine.changes.located import Located, joined, same
-from omnigraph.engine.changes.rows import Kind, RowChanges, without_equal
+from omnigraph.engine.changes.rows import Ints, Kind, RowChanges, without_equal
 from omnigraph.engine.operations.merge.compose import Mixed, changed_apart, with_properties
 from omnigraph.engine.operations.merge.decided import OpenRows, Rows, TableMerge, Written
 from omnigraph.engine.operations.merge.resolutions import Resolution, Resolving, Take
@@ -81,20 +81,34 @@ def _touched_by_both(sides: TableSides, then: TableHandle, found: TableMerge) ->
     own = brought.where(np.zeros(len(brought), dtype=np.bool_))
     if not sides.at_base:
         own = sides.touched(then, sides.ours)
-    partner = pc.index_in(brought.ids, value_set=own.ids)
-    both = _mask(partner.is_valid())
-    alone = brought.where(~both)
+    mine, others = _in_both(brought.ids, own.ids)
+    alone = brought.where(_all_but(mine, len(brought)))
     if sides.compared:
         alone = without_equal(then, sides.theirs, alone)
     else:
         found.counts_exact = not (alone.kinds == Kind.UPDATE).any()
     over = _still_there(sides, then, alone)
     found.take(alone.ids, _after(sides.theirs, alone), over)
-    pairs = own.take(partner.drop_null().to_numpy(zero_copy_only=False).astype(np.int64))
-    kept = own.where(~_mask(pc.is_in(own.ids, value_set=brought.ids)))
+    kept = own.where(_all_but(others, len(own)))
     found.kept = Rows(kept.ids, _before(then, kept), _before(then, kept), _after(sides.ours, kept))
-    met = brought.where(both)
+    met, pairs = brought.take(mine), own.take(others)
     return Rows(met.ids, _before(then, met), _after(sides.theirs, met), _after(sides.ours, pairs))
+
+
+def _in_both(some: pa.Array, others: pa.Array) -> tuple[Ints, Ints]:
+    """Where the ids are that two ascending lists share; the longer one is looked up in the shorter, never hashed."""
+    if len(others) < len(some):
+        theirs, mine = _in_both(others, some)
+        return mine, theirs
+    found = pc.index_in(others, value_set=some)
+    places = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    return places, np.flatnonzero(_mask(found.is_valid()))
+
+
+def _all_but(places: Ints, count: int) -> Bools:
+    left = np.ones(count, dtype=np.bool_)
+    left[places] = False
+    return left
 
 
 def _before(handle: TableHandle, rows: RowChanges) -> Located:

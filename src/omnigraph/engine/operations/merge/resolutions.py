@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict
+from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict, Order
 from omnigraph.errors import InputError
 
 
@@ -89,20 +89,17 @@ def check_fits(conflict: MergeConflict, resolution: Resolution) -> None:
         )
 
 
-_Key = tuple[str, str, str, str]
-
-
 class Resolving:
     """The resolutions of one merge, by conflict; says in the end which of them fitted nothing."""
 
     def __init__(self, given: Resolutions | None, catalog: Catalog) -> None:
         self._ask = given if callable(given) else None
         self._catalog = catalog
-        self._by_conflict: dict[_Key, Mapping[str, Any]] = {}
+        self._by_conflict: dict[Order, Mapping[str, Any]] = {}
         self._by_kind: dict[tuple[str, str], Mapping[str, Any]] = {}
         for line in [] if given is None or callable(given) else list(given):
             self._file(line)
-        self._used: set[_Key] = set()
+        self._used: set[Order] = set()
         self._used_kinds: set[tuple[str, str]] = set()
 
     @property
@@ -130,7 +127,8 @@ class Resolving:
         if row is None and related is None:
             self._by_kind[(table, kind)] = line
         else:
-            self._by_conflict[(table, str(row or ""), kind, str(related or ""))] = line
+            about = "" if ConflictKind(kind).is_of_rows else ",".join(map(str, line.get("columns") or ()))
+            self._by_conflict[(table, str(row or ""), kind, str(related or ""), about)] = line
 
     def resolve(self, conflict: MergeConflict) -> Resolution | None:
         """What was decided for a conflict, None when nothing was.
@@ -147,9 +145,10 @@ class Resolving:
         if self._ask is not None:
             answer = self._ask(conflict)
             return None if answer is None else parse_take(answer)
-        key = conflict.order
-        if key not in self._by_conflict:
-            key = (*key[:3], "")  # Whoever writes a line by hand need not name the other party.
+        whole = conflict.order
+        # Whoever writes a line by hand need not name the other party, nor what the rule is about.
+        shorter = (whole, (*whole[:4], ""), (*whole[:3], "", ""))
+        key = next((each for each in shorter if each in self._by_conflict), whole)
         line = self._by_conflict.get(key)
         if line is None:
             of_kind = (str(conflict.table_key), str(conflict.kind))
@@ -166,6 +165,13 @@ class Resolving:
                 code="stale_resolution",
             )
         return parse_take(line["take"])
+
+    @property
+    def has_idle_rules(self) -> bool:
+        """Whether something that was decided about a rule has met no conflict so far."""
+        kinds = {key[2] for key in self._by_conflict.keys() - self._used}
+        kinds |= {kind for _, kind in self._by_kind.keys() - self._used_kinds}
+        return any(not ConflictKind(kind).is_of_rows for kind in kinds)
 
     def check_used(self) -> None:
         """Refuse resolutions that fit no conflict.

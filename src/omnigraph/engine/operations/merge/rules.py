@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
-from omnigraph.engine.changes.located import Located
+from omnigraph.engine.changes.located import Located, same
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.merge.compose import with_properties
 from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict, of_rule
@@ -147,7 +147,7 @@ class RuleSettler:
     ) -> None:
         key, row, related = conflict.table_key, conflict.row_id or "", conflict.related or ""
         if resolution.take is Take.SET:
-            made.properties[(key, row)] = resolution.properties or {}
+            made.properties[(key, row)] = {**made.properties.get((key, row), {}), **(resolution.properties or {})}
         elif conflict.kind is ConflictKind.ORPHAN_EDGE:
             node = self._node(key, conflict.columns)
             whose = self._holder(node, related, edge_is_theirs=key in tables and _gets(tables[key], row))
@@ -210,7 +210,7 @@ class RuleSettler:
         over = Located.of(table.ours, *self._ours.locate(table.key, wanted))
         theirs = Located.of(table.theirs, *self._theirs.locate(table.key, wanted))
         whose = np.array([str(ids[name]) for name in names])
-        takes = whose == _Whose.THEIRS
+        takes = (whose == _Whose.THEIRS) & ~same(theirs, over)
         chosen = wanted.filter(pa.array(takes)).cast(pa.large_string())
         table.take(chosen, theirs.where(takes), over.where(takes))
         gone = whose == _Whose.ABSENT

@@ -8,7 +8,7 @@ moves meanwhile is planned again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.merge.conflicts import MergeConflict, parse_token
 from omnigraph.engine.operations.merge.engines import EngineQuestion
 from omnigraph.engine.operations.merge.look import Looked, Question, fast_forward, three_way, type_merges
-from omnigraph.engine.operations.merge.outcome import CONFLICTS_SHOWN, MergePlan, MergeResult, Outcome
+from omnigraph.engine.operations.merge.outcome import CONFLICTS_SHOWN, MergePlan, MergeResult, Outcome, TypeMerge
 from omnigraph.engine.operations.merge.plan import Strategy
 from omnigraph.engine.operations.merge.progress import Listener, Watch
 from omnigraph.engine.operations.merge.resolutions import Resolutions, Resolving
@@ -179,12 +179,7 @@ def result_of(snapshot: Snapshot, looked: Looked, actor: str | None) -> MergeRes
     if head is None:
         raise InternalError(f"the merge into '{looked.plan.target}' left no commit")
     plan = replace(looked.plan, types=type_merges(looked))
-    return MergeResult(plan, _outcome(plan, snapshot.state.commits[head].parent_commit_id), head, actor)
-
-
-def _outcome(plan: MergePlan, parent: CommitId | None) -> Outcome:
-    """How a merge ended that made a commit on this one."""
-    return Outcome.FAST_FORWARD if plan.base_commits == (parent,) else Outcome.MERGED
+    return MergeResult(plan, plan.outcome, head, actor)
 
 
 class Merging:
@@ -230,7 +225,7 @@ class Merging:
         """Let whoever asked for the merge hear what it will report, now that only its commit is missing."""
         if self._hear is not None and self._looked is not None:
             plan = replace(self._looked.plan, types=type_merges(self._looked))
-            self._hear(MergeResult(plan, _outcome(plan, plan.target_commit), None, self._request.actor))
+            self._hear(MergeResult(plan, plan.outcome, None, self._request.actor))
 
     def check_target(self, ours: Snapshot) -> None:
         """Refuse another target than the one that was looked at."""
@@ -243,7 +238,14 @@ class Merging:
         found = merge_bases(self._context.manifest, self.theirs.head, ours.head)
         if self._request.base is None or found == (self.theirs.head,):
             return found
-        return (self._context.manifest.history.find(self._request.base).graph_commit_id,)
+        base = self._context.manifest.history.commit_at(self._request.base).graph_commit_id
+        for name, head in ((self.source, self.theirs.head), (self.target, ours.head)):
+            # What only one side has would count as deleted by the other.
+            if merge_bases(self._context.manifest, base, head) != (base,):
+                raise InputError(
+                    f"commit {base} is not in the history of '{name}': a base is a commit that both branches come from"
+                )
+        return (base,)
 
     def plan(self, ours: Snapshot) -> MergePlan:
         """The plan of these states, without what it does to tables."""
@@ -342,7 +344,7 @@ class Merging:
         digest = self._resolving().digest()
         if digest is not None:
             found["merge.resolutions"] = digest
-        counts = {each.name: [each.inserted, each.updated, each.deleted] for each in type_merges(looked)}
+        counts = _counts_by_name(type_merges(looked))
         if counts:
             found["merge.counts"] = json.dumps(counts)
         return with_message(request.message, found)
@@ -358,6 +360,13 @@ class Merging:
             total=looked.total,
             by_kind=kinds,
         )
+
+
+def _counts_by_name(types: Sequence[TypeMerge]) -> dict[str, list[int]]:
+    """What each type gets; the kind is told where a node type and an edge type have one name."""
+    names = [each.name for each in types]
+    told = [each.name if names.count(each.name) == 1 else f"{each.kind}:{each.name}" for each in types]
+    return dict(zip(told, ([each.inserted, each.updated, each.deleted] for each in types), strict=True))
 
 
 def _expect(wanted: str | None, state: Snapshot) -> None:

@@ -42,7 +42,7 @@ def base_is_gone(commit: str, gone: Exception) -> MergeBaseError:
     table, version = (gone.table_key, gone.version) if isinstance(gone, VersionReclaimedError) else ("", 0)
     return MergeBaseError(
         f"the branches parted at commit {commit}, which can no longer be read ({gone}): nobody can tell who changed"
-        " what since — name a later commit that both have with base=",
+        " what since — name another commit that both come from with base=",
         commit_id=commit,
         table_key=table,
         version=version,
