@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.drawing import Drawing
     from omnigraph.results import QueryResult
 
-Nodes = Mapping[str, Sequence[str]]
+Nodes = Mapping[str, Sequence[str | int]]
 """Ids by node type."""
 
 

@@ -344,6 +344,12 @@ class SchemaVerbs:
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
+    def __repr__(self) -> str:
+        try:
+            return self.source
+        except GraphError as exc:  # A prompt shows this; an error there would hide what it was asked for.
+            return f"<the schema cannot be read: {exc}>"
+
     @property
     @verb()
     def source(self) -> str:
