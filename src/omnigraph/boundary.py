@@ -390,7 +390,7 @@ KINDS: dict[str, Check] = {
     "session": optional(spark_session),
     "since": optional(instant),
     "source": text_or_path,
-    "sources": texts,
+    "sources": _ids,
     "spark": optional(spark_session),
     "start": optional(text),
     "strategies": optional(settings),
