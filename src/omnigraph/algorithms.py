@@ -43,14 +43,14 @@ class Opened(Protocol):
 
 
 class Algorithms:
-    """Measures of a graph. `edges` names the edge types that count, all of them by default."""
+    """Algorithms on a whole graph. `edges` names the edge types to use, all of them by default."""
 
     def __init__(self, graph: Opened) -> None:
         self._graph = graph
 
     @verb()
     def degrees(self, edges: Sequence[str] = (), branch: str = MAIN, at: Moment | None = None) -> pa.Table:
-        """`out_degree`, `in_degree` and `degree` of every node; parallel edges count each."""
+        """`out_degree`, `in_degree` and `degree` of every node; each parallel edge counts."""
         graph = self._graph.numbered(edges, branch, at)
         found = graph.degrees()
         return _named(graph, out_degree=found.out, in_degree=found.into, degree=found.out + found.into)
@@ -88,7 +88,7 @@ class Algorithms:
 
     @verb()
     def connected_components(self, edges: Sequence[str] = (), branch: str = MAIN, at: Moment | None = None) -> pa.Table:
-        """`component` of every node: the same number for all that edges, followed either way, connect."""
+        """`component` of every node: the same number for all nodes that edges of either direction connect."""
         from scipy.sparse.csgraph import connected_components
 
         graph = self._graph.numbered(edges, branch, at)
@@ -102,7 +102,7 @@ class Algorithms:
     @verb()
     def shortest_paths(
         self,
-        sources: Sequence[str],
+        sources: Sequence[str | int],
         type_name: str | None = None,
         edges: Sequence[str] = (),
         branch: str = MAIN,
@@ -124,7 +124,7 @@ class Algorithms:
 
     @verb()
     def triangle_counts(self, edges: Sequence[str] = (), branch: str = MAIN, at: Moment | None = None) -> pa.Table:
-        """`triangles` each node is part of, direction, loops and parallel edges left aside.
+        """`triangles`: how many triangles each node is part of, ignoring direction, loops and parallel edges.
 
         Edges point from the node of lower degree to that of higher degree, so a hub starts few of the paths that have
         to be closed.

@@ -121,8 +121,10 @@ def query_or_nodes(name: str, value: Any) -> None:
     """A query, or ids by type."""
     if isinstance(value, Mapping):
         settings_of_lists(name, value)
-    else:
+    elif isinstance(value, str | os.PathLike):
         text_or_path(name, value)
+    else:
+        raise _refuse(name, 'a query, the path of one, or ids by type such as {"Person": ["ann"]}', value)
 
 
 def data(name: str, value: Any) -> None:
@@ -133,7 +135,7 @@ def data(name: str, value: Any) -> None:
         try:
             iter(value)
         except TypeError:
-            raise _refuse(name, "paths, records, bytes, an open file or tables by type", value) from None
+            raise _refuse(name, "paths, rows, a data frame, frames by type, bytes or an open file", value) from None
 
 
 _OFFERS = ("read", "__arrow_c_stream__", "__arrow_c_array__", "__dataframe__", "scanner", "collect", "columns")
@@ -214,6 +216,14 @@ def texts(name: str, value: Any) -> None:
         text(f"each of {name}", item)
 
 
+def _ids(name: str, value: Any) -> None:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise _refuse(name, "a list of ids", value)
+    for item in value:
+        if type(item) is bool or not isinstance(item, int):
+            text(f"each of {name}", item)
+
+
 def settings(name: str, value: Any) -> None:
     """Texts by name."""
     _by_name(name, value, "a mapping of texts", "name", text)
@@ -225,8 +235,8 @@ def settings_by_type(name: str, value: Any) -> None:
 
 
 def settings_of_lists(name: str, value: Any) -> None:
-    """Several texts by name."""
-    _by_name(name, value, "a mapping from types to lists of ids", "type", texts)
+    """Several ids by type, as texts or as the integer keys they are made of."""
+    _by_name(name, value, "a mapping from types to lists of ids", "type", _ids)
 
 
 def _by_name(name: str, value: Any, wanted: str, key: str, check: Check) -> None:
@@ -380,7 +390,7 @@ KINDS: dict[str, Check] = {
     "session": optional(spark_session),
     "since": optional(instant),
     "source": text_or_path,
-    "sources": texts,
+    "sources": _ids,
     "spark": optional(spark_session),
     "start": optional(text),
     "strategies": optional(settings),

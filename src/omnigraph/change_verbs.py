@@ -94,11 +94,11 @@ class ChangeVerbs:
     ) -> ChangePage:
         """What came after a cursor, or after a start: `now` (the default), `beginning` or `after:<commit>`.
 
-        A block per commit, oldest first, along the first parents; a merge is one block with what it brought, and a
-        commit that changed no entity an empty one. A commit larger than the page ends in a `next_page_token`, anything
-        else in a `cursor`, to be kept once everything before it is dealt with. The filters and `values` are those of
-        `graph.diff`. An answer has up to `limit` changes (1,000; at most 8,192), `limit_bytes` (4 MiB; 32 MiB) and
-        `limit_commits` (128; 512).
+        There is one block per commit, oldest first, along the first parents. A merge is one block with everything it
+        brought, and a commit that changed no entity is an empty block. A page ends with a `cursor`, to be stored once
+        everything before it is processed, or, within a commit that is larger than the page, with a `next_page_token`.
+        The filters and `values` are those of `graph.diff`. A page has up to `limit` changes (1,000; at most 8,192),
+        `limit_bytes` (4 MiB; 32 MiB) and `limit_commits` (128; 512).
 
         Raises:
             ChangeCursorError: the cursor or token is none, or of another graph, branch or filter.
@@ -129,9 +129,9 @@ class ChangeVerbs:
     ) -> Iterator[ChangePage]:
         """The pages of `poll` one after the other, without end: where nothing is new, it waits.
 
-        It begins at once, before the first page is asked for. While nothing happens it looks again after ever longer
-        times, up to `poll_seconds`. It ends when the graph is closed, or when nothing has come for `idle_seconds`; it
-        can be interrupted at any time. Pages without blocks are not told.
+        The starting point is fixed by the call, before the first page is asked for. While nothing happens it looks
+        again at growing intervals, up to `poll_seconds`. It ends when the graph is closed, or when nothing has come for
+        `idle_seconds`; it can be interrupted at any time. Pages without blocks are left out.
 
         Raises:
             As `poll`, at once or when it gets there.
@@ -160,7 +160,7 @@ class ChangeVerbs:
     ) -> Baseline:
         """Write one state as load records, and last a line with its commit and the cursor of whoever has read it all.
 
-        The file appears whole or not at all; one without that last line is none. Poll with the same filters afterwards.
+        The file appears complete or not at all. Use the same filters with `poll` afterwards.
 
         Raises:
             CommitNotFoundError, VersionReclaimedError: there is no such state, or it can no longer be read.

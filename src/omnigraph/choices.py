@@ -1,6 +1,6 @@
-"""The words that arguments choose among, as types: editors complete them and type checkers refuse the others.
+"""The strings that some arguments accept, as types: editors complete them and type checkers refuse others.
 
-A word that is none of them is refused at run time as well, with the words that are.
+Another string is also refused at run time, with a message that lists the accepted ones.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 LoadMode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
-"""What becomes of entities that are there: ids must be new, entities are replaced, they must be there and get what is
-given, or the types hold only the source."""
+"""What a load does with existing entities: refuse them, replace them, change the given properties of them, or make the
+types hold exactly the source."""
 
 Engine: TypeAlias = Literal["auto", "local", "spark"]
-"""What does the work of a load or an export: this process, Spark, or whichever suits the size."""
+"""Where a load or an export runs: in this process, on Spark, or whichever suits the size."""
 
 ExportFormat: TypeAlias = Literal["jsonl", "parquet"]
 """What an export writes."""
@@ -21,7 +21,7 @@ Durability: TypeAlias = Literal["fast", "full"]
 """What an acknowledged write survives: a killed process, or a power cut as well."""
 
 MergeStrategy: TypeAlias = Literal["ours", "theirs", "fields"]
-"""What counts where both sides changed one entity: the target, the source, or both where the properties differ."""
+"""Which side counts where both changed one entity: the target, the source, or both for different properties."""
 
 ToldValues: TypeAlias = Literal["none", "changed", "full"]
-"""How much a difference tells of each entity."""
+"""How much a difference contains of each entity: nothing, what changed, or all properties."""

@@ -232,16 +232,17 @@ class Graph(Libraries):
     ) -> LoadResult:
         """Load data of any size as one commit, or nothing at all.
 
-        `source` is a path, folder or URI of JSON lines, several of them, records, a folder of an export, or by type one
-        frame (anything that gives Arrow: pandas, polars, DuckDB), file or Spark DataFrame; `type` says it of one input:
-        `load("people.csv", type="Person")`. `mode` is `append` (ids must be new), `merge` (entities are replaced),
-        `update` (entities that are there get the given columns and keep the others) or `overwrite` (the types in the
-        source hold exactly the source). `engine` is `local`, `spark`, or `auto`, which
-        decides by size. `columns` maps properties to columns by type; `progress` hears how far the load is;
-        `errors_to` is a file for every violation; `spark`, `master` and `conf` say where Spark runs. A load survives a
-        power cut once it is acknowledged; `durability="fast"` leaves syncing to the operating system. `lenient` takes
-        one file of JSON as earlier releases wrote it: spread objects, unknown fields, ids that spell a key otherwise.
-        `message` is what the commit says about itself.
+        `source` is JSON lines (a path, folder or URI, or a list of them), a list of records, a folder that an export
+        wrote, or a mapping from types to data: a data frame (anything that gives Arrow: pandas, polars, DuckDB), plain
+        rows, a file or a Spark DataFrame. For data of one type, pass the type: `load("people.csv", type="Person")`.
+        `mode` is `append` (ids must be new), `merge` (existing entities are replaced), `update` (existing entities get
+        the given columns and keep the others) or `overwrite` (the types in the source hold exactly the source).
+        `engine` is `local`, `spark`, or `auto`, which decides by size. `columns` maps properties to columns by type.
+        `progress` is called with the progress of the load. `errors_to` is a file that receives every violation.
+        `spark`, `master` and `conf` say where Spark runs. A load survives a power cut once it returns;
+        `durability="fast"` leaves syncing to the operating system. `lenient` accepts a file of JSON as earlier
+        releases wrote it: objects over several lines, unknown fields, other spellings of ids. `message` is the message
+        of the commit.
 
         Raises:
             ConstraintError: the data breaks a rule, or `update` met an id that does not exist; nothing changed.
@@ -299,8 +300,9 @@ class Graph(Libraries):
     ) -> QueryResult:
         """Run a read query on one snapshot. `source` is its text, or the path of a `.gq` file.
 
-        `at` reads the past: a commit id, which may be shortened while it is one commit's, a tag, a time (a `datetime`,
-        or ISO 8601; without an offset it is UTC), a snapshot id or a version. `options` bounds rows, bytes and time.
+        `at` reads an earlier state: a commit id, which may be shortened as long as it is unambiguous, a tag, a time (a
+        `datetime`, or ISO 8601; without an offset it is UTC), a snapshot id or a version. `options` limits rows, bytes
+        and time.
 
         Raises:
             ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong.
@@ -326,8 +328,8 @@ class Graph(Libraries):
     ) -> Explanation:
         """How a query is run, as a tree: what it means, and in which order it is matched on this state, and why.
 
-        With `analyze` it is run, and each step tells its reason, its rows and its milliseconds. Without, parameters
-        may be left out, and those that are given must fit the query.
+        With `analyze` the query is run, and each step shows its reason, its rows and its milliseconds. Without it,
+        parameters may be left out.
         """
         catalog, snapshot = self._view(branch, at)
         if not analyze:
@@ -386,9 +388,9 @@ class Graph(Libraries):
     ) -> Iterator[str] | int:
         """One snapshot as JSON lines, or as Parquet, that `load` reads back.
 
-        Without a path the lines come as an iterator; with one they are written to that file, which appears whole or
-        not at all, and their number is returned. A folder (an existing one, or a path that ends in `/`) receives files
-        per type, written by this process or by Spark; so do Parquet and everything that Spark writes.
+        Without a path it returns an iterator of lines. With a path it writes them to that file, which appears complete
+        or not at all, and returns how many there are. If the path is a folder (an existing one, or a path that ends in
+        `/`), it writes files per type; Parquet, and everything that Spark writes, needs a folder.
 
         Raises:
             AlreadyExistsError: the folder holds files already.
@@ -462,7 +464,7 @@ class Graph(Libraries):
 
     @verb()
     def refresh(self) -> None:
-        """Look at storage afresh: finish what dead writers left, then forget what is cached."""
+        """Finish or undo what dead writers left, then drop what is cached and read the storage again."""
         context = self.context
         if not context.read_only:
             heal(context.recovery)
@@ -555,10 +557,10 @@ class Graph(Libraries):
     ) -> Diff:
         """What it takes to get from one state to another: entities inserted, updated and deleted.
 
-        A state is named by its branch, or as `at` of `query` names the past of main. `types`, `kinds` (`node`,
-        `edge`) and `ops` (`insert`, `update`, `delete`) leave out the rest; `values` is `none`, `changed` (of updates
-        what differs, no vectors and blobs) or `full`. The cost is that of the difference, whatever the size of the
-        graph; values are compared when the difference is found and read when it is gone through.
+        A state is a branch, or whatever `at` of `query` takes. `types`, `kinds` (`node`, `edge`) and `ops` (`insert`,
+        `update`, `delete`) select changes. `values` says what each change contains: `none`, `changed` (for updates the
+        properties that differ, without vectors and blobs) or `full`. The time depends on the size of the difference,
+        not on the size of the graph; values are read while you iterate.
 
         Raises:
             NotFoundError: there is no such state.
@@ -568,9 +570,9 @@ class Graph(Libraries):
         return compare(self.context, older, newer, wanted, told_values(values))
 
     def close(self) -> None:
-        """Give back memory and threads, with the last handle of a root; from then on every verb is refused.
+        """Release memory and threads, with the last handle of a root; every later call of this graph is refused.
 
-        It may be closed again, or never: every acknowledged write is already there.
+        Closing twice is fine, and so is never closing: every write that has returned is stored already.
         """
         self._closed = True
         self._context.folds.stop()

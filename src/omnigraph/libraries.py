@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.drawing import Drawing
     from omnigraph.results import QueryResult
 
-Nodes = Mapping[str, Sequence[str]]
+Nodes = Mapping[str, Sequence[str | int]]
 """Ids by node type."""
 
 
@@ -126,9 +126,9 @@ class Libraries(Groups):
     ) -> Any:
         """A `networkx.MultiDiGraph`: a state, what a query finds, or the neighbourhood of some nodes.
 
-        `query` is a read; the nodes are those whose variables it returns something of. `nodes` are ids by type. `hops`
-        adds what is that near, along edges of either direction; `edges` keeps only edges of these types. A node is
-        called `(type, id)`, an edge by its id, and both have their properties.
+        `query` is a read query; the nodes are those of the variables that it returns. `nodes` are ids by type. `hops`
+        adds the nodes that are at most that many edges away, in either direction; `edges` keeps only edges of these
+        types. A node is named `(type, id)`, an edge has its id as key, and both have their properties as attributes.
         """
         part = self._part(query, params, branch, at, nodes, hops, edges)
         import networkx
@@ -162,7 +162,7 @@ class Libraries(Groups):
         hops: int = 0,
         edges: Sequence[str] = (),
     ) -> Any:
-        """A directed `igraph.Graph` with the properties as attributes; what it holds is told as in `to_networkx`."""
+        """A directed `igraph.Graph` with the properties as attributes; the arguments are those of `to_networkx`."""
         part = self._part(query, params, branch, at, nodes, hops, edges)
         import igraph
 
@@ -194,11 +194,11 @@ class Libraries(Groups):
         hops: int = 0,
         edges: Sequence[str] = (),
     ) -> Any:
-        """A `torch_geometric.data.HeteroData`; numbers and vectors as tensors, what it holds as in `to_networkx`.
+        """A `torch_geometric.data.HeteroData`, with numbers and vectors as tensors; arguments as for `to_networkx`.
 
-        Of a node type it has `num_nodes`, `node_id` (the ids) and a tensor for each property of numbers or vectors
-        without nulls; of an edge type `edge_index`, under `(source type, edge type, target type)`, and tensors alike. A
-        property that has one of these three names gets an underscore behind it: `node_id_`.
+        For a node type it has `num_nodes`, `node_id` (the ids) and a tensor for each property of numbers or vectors
+        without nulls; for an edge type `edge_index`, under `(source type, edge type, target type)`, and tensors of its
+        properties. A property with one of these three names gets an underscore appended: `node_id_`.
         """
         part = self._part(query, params, branch, at, nodes, hops, edges)
         try:
@@ -242,10 +242,10 @@ class Libraries(Groups):
     ) -> Drawing:
         """A picture of what a query finds, or of some nodes, and what is near them; without either, of a sample.
 
-        `query` is a read, of which those nodes are drawn whose variables it returns something of, or ids by type, as
-        `nodes` is. What is within `hops` of them comes with them, along `edges` of some types or of all. `labels` says
-        by which property nodes of a type are called, else it is their key or name. At most `nodes_max` nodes are drawn
-        (100 unless told), the nearest first, and the picture says what was left out. A notebook shows it;
+        `query` is a read query, which gives the nodes of the variables that it returns, or ids by type, as `nodes` is.
+        Nodes at most `hops` edges away are drawn with them; `edges` keeps only edges of these types. `labels` names the
+        property that labels nodes of a type; by default it is their key or name. At most `nodes_max` nodes are drawn
+        (100 by default), the nearest first, and the picture says what was left out. A notebook shows the picture;
         `.save("part.svg")` or `.save("part.html")` writes a file.
 
         Raises:

@@ -16,7 +16,7 @@ INLINE = "<text>"
 
 @verb()
 def lint(*, schema: str | os.PathLike[str], source: str | os.PathLike[str]) -> LintReport:
-    """Parse and type-check every query of a source, and warn of what looks forgotten; nothing is run.
+    """Parse and type-check every query of a source, and warn about likely mistakes; nothing is run.
 
     `schema` is the text of a schema or the path of a `.pg` file (`graph.schema.source` of an open graph); `source` is
     the text of queries or the path of a `.gq` file. The report has `is_ok`, `errors`, `warnings`, `results` (a query

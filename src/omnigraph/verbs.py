@@ -344,6 +344,12 @@ class SchemaVerbs:
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
+    def __repr__(self) -> str:
+        try:
+            return self.source
+        except GraphError as exc:  # A prompt shows this; an error there would hide what it was asked for.
+            return f"<the schema cannot be read: {exc}>"
+
     @property
     @verb()
     def source(self) -> str:
@@ -354,7 +360,7 @@ class SchemaVerbs:
     def plan(self, desired: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
         """The steps from the accepted schema to another one, and whether all of them are supported; writes nothing.
 
-        What rows say to it is part of the plan: how many a drop concerns, and which stand in the way of a rule.
+        The plan also says how many rows a drop concerns, and which rows break a new rule.
         """
         return plan_schema(self._graph.context, read_schema(desired), allow_data_loss=allow_data_loss)
 
@@ -370,7 +376,7 @@ class SchemaVerbs:
     ) -> SchemaApplyResult:
         """Accept another schema, as text or as the path of a `.pg` file, as one commit.
 
-        Rows stay as they are, but for numbers that become wider and defaults that are filled in. A type or property
+        Rows stay as they are, except for numbers that are widened and defaults that are filled in. A type or property
         that holds data is dropped only with `confirm_drops`, which keeps the data in earlier commits, or with
         `allow_data_loss`, which removes the older versions of what was dropped at once, for good.
 

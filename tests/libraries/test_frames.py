@@ -11,7 +11,7 @@ import pyarrow.dataset as pds
 import pytest
 
 import omnigraph
-from omnigraph.errors import ConstraintError, InputError, SchemaError
+from omnigraph.errors import ConstraintError, InputError, SchemaError, TypeCheckError
 
 SCHEMA = """
 node Person {
@@ -134,6 +134,73 @@ def test_integer_ids_of_ends_follow_the_key(graph: omnigraph.Graph, as_kind: pa.
     graph.load([{"edge": "Follows", "from": 3, "to": 1}])
     assert len(graph.query("query q() { match { $a $e:follows $b } return { $e.id as e } }")) == 5
     assert graph.query(ENDS).to_pylist() == [{"a": 1, "b": 2}, {"a": 2, "b": 3}, {"a": 3, "b": 1}]
+
+
+def test_integer_ids_of_ends_follow_the_key_in_mutations(graph: omnigraph.Graph) -> None:
+    graph.load([{"number": number} for number in (-1, 1, 2, 3)], type="Item")
+    graph.mutate("query m() { insert Follows { from: 1, to: -1 } }")
+    graph.mutate("query m($a: I64, $b: I32) { insert Follows { from: $a, to: $b + 1 } }", {"a": 2, "b": 2})
+    graph.mutate("query m() { match { $a: Item { number: 3 } } insert Follows { from: $a.number, to: 2 } }")
+    assert graph.query(ENDS).to_pylist() == [{"a": 1, "b": -1}, {"a": 2, "b": 3}, {"a": 3, "b": 2}]
+    delete = "query m($a: I64) { delete Follows where from = $a and (to = -1 or to != 3) }"
+    assert [graph.mutate(delete, {"a": number}).affected_edges for number in (1, 2, 3)] == [1, 0, 1]
+    graph.load(pa.table(PEOPLE), type="Person")
+    for wrong in ("insert Knows { from: 1, to: 2 }", "delete Knows where from = 1", "delete Follows where from < 2"):
+        with pytest.raises(TypeCheckError, match="String"):
+            graph.mutate(f"query m() {{ {wrong} }}")
+
+
+def test_categories_of_polars_are_texts(graph: omnigraph.Graph) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"number": [1, 2, 3], "label": ["b", None, "a"]})
+    for number, kind in enumerate((polars.Categorical, polars.Enum(["a", "b"]))):
+        graph.load(
+            frame.with_columns(polars.col("label").cast(kind), number=polars.col("number") + 10 * number), type="Item"
+        )
+    rows = graph.query("query q() { match { $i: Item } return { $i.label as label } order { $i.number } }")
+    assert [row["label"] for row in rows] == ["b", None, "a"] * 2
+
+
+def test_the_named_index_of_a_pandas_frame_is_a_column(graph: omnigraph.Graph) -> None:
+    pandas = pytest.importorskip("pandas")
+    people = pandas.DataFrame({"name": ["ann", "bob", "bob"], "age": [31, 20, 30]})
+    graph.load(people.groupby("name").max(), type="Person")
+    assert [(row["name"], row["age"]) for row in graph.query(ALL)] == [("ann", 31), ("bob", 30)]
+    graph.load(people[people.name == "ann"].set_index("name", drop=False), type="Person", mode="merge")
+    assert len(graph.query(ALL)) == 2
+
+
+def test_decimals_of_sql_are_numbers(graph: omnigraph.Graph) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    graph.load(duckdb.sql("select 'p' || i as name, i * 2.0 as age, i * 0.5 as tall from range(3) t(i)"), type="Person")
+    assert [(row["age"], row["tall"]) for row in graph.query(ALL)] == [(0, 0.0), (2, 0.5), (4, 1.0)]
+    for sql, says in (("1.5", "1.5 is not an integer"), ("3000000000.0", "3000000000 exceeds")):
+        with pytest.raises(ConstraintError, match=says):
+            graph.load(duckdb.sql(f"select 'x' as name, {sql} as age"), type="Person")
+
+
+def test_several_batches_and_frames_are_rows_of_one_type(graph: omnigraph.Graph) -> None:
+    batches = pa.table(PEOPLE).to_batches(max_chunksize=1)
+    graph.load(iter(batches), type="Person")
+    assert len(graph.query(ALL)) == 3
+    graph.load(graph.query(ALL).to_batches(2), type="Person", mode="merge")
+    frames = [pa.table({"name": ["dan"], "age": [None]}), pa.table({"name": ["eve"], "age": [22], "tall": [1.7]})]
+    graph.load(frames, type="Person")
+    assert [row["age"] for row in graph.query(ALL)] == [31, None, 40, None, 22]
+    with pytest.raises(InputError, match="columns of the first"):
+        graph.load([batches[0], pa.record_batch({"name": ["fay"]})], type="Person")
+    with pytest.raises(InputError, match="do not fit together"):
+        graph.load([pa.table({"name": ["gil"]}), pa.table({"name": [1]})], type="Person")
+
+
+def test_plain_rows_of_several_types(graph: omnigraph.Graph) -> None:
+    graph.load(
+        {"Person": [{"name": "ann", "age": 31}, {"name": "bob", "tall": 1.8}], "Knows": [{"from": "ann", "to": "bob"}]}
+    )
+    assert [(row["age"], row["tall"]) for row in graph.query(ALL)] == [(31, None), (None, 1.8)]
+    assert graph.table("Knows").num_rows == 1
+    with pytest.raises(InputError, match="rows or frames for all types of one load: Item has no rows"):
+        graph.load({"Person": [{"name": "cyd"}], "Item": pa.table({"number": [1]})})
 
 
 def test_plain_rows_and_files_of_one_type(graph: omnigraph.Graph, tmp_path: Path) -> None:

@@ -303,3 +303,13 @@ def test_local_algorithms_equal_those_of_spark(tmp_path: Path) -> None:
     )
     assert ours.keys() == theirs.keys()
     assert len({(ours[name], theirs[name]) for name in ours}) == len(set(ours.values())) == len(set(theirs.values()))
+
+
+def test_integer_keys_name_the_nodes_to_begin_with(tmp_path: Path) -> None:
+    with omnigraph.create(tmp_path / "g.omni", "node Item { number: I64 @key }\nedge Next: Item -> Item") as graph:
+        graph.load({"Item": [{"number": 1}, {"number": 2}, {"number": 3}], "Next": [{"from": 1, "to": 2}]})
+        assert sorted(graph.to_networkx(nodes={"Item": [1]}, hops=1).nodes) == [("Item", "1"), ("Item", "2")]
+        assert "2 nodes, 1 arrow" in repr(graph.draw({"Item": [1]}))
+        assert graph.algorithms.shortest_paths([1])["distance"].to_pylist() == [0, 1]
+        with pytest.raises(InputError, match=r"a query, the path of one, or ids by type"):
+            graph.draw(["1"])  # type: ignore[arg-type]

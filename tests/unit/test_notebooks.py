@@ -98,3 +98,9 @@ def test_an_explanation_is_a_table_with_its_facts(graph: omnigraph.Graph) -> Non
     assert cells.rows[0] == ["operator", "detail", "why", "rows", "ms"]
     assert any(row[0].strip() == "filter" and "$p.age > 3" in row[1] for row in cells.rows)
     assert any(row[0].strip() == "scan" and row[3] for row in cells.rows[1:]), "with analyze, rows are told"
+
+
+def test_a_prompt_shows_the_schema_as_it_was_written(graph: omnigraph.Graph) -> None:
+    assert repr(graph.schema) == SCHEMA
+    graph.close()
+    assert "was closed" in repr(graph.schema)

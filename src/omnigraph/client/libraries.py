@@ -24,7 +24,7 @@ from omnigraph.ids import MAIN
 from omnigraph.results import QueryResult
 
 At = str | int | datetime | None
-Nodes = Mapping[str, Sequence[str]]
+Nodes = Mapping[str, Sequence[str | int]]
 
 
 class RemoteLibraries(ABC):

@@ -23,6 +23,9 @@ LOOSE = 2.2
 APART = 36.0
 """What stays free between two connected parts."""
 STRETCH_MAX = 1.4
+LONG = 1_400.0
+"""How wide a connected part may become before it is laid out in rows, as a long chain is."""
+ROWS_APART = 70.0
 ASPECT = 1.5
 """How much wider than high a picture should be."""
 
@@ -43,7 +46,8 @@ def place(sizes: Floats, pairs: Ints, gaps: Floats) -> tuple[Floats, Floats]:
         chosen = np.isin(pairs[:, 0], members)
         inside = np.searchsorted(members, pairs[chosen])
         places = _upright(_stressed(sizes[members], inside, gaps[chosen])) * _stretch(sizes)
-        parts.append((members, _separate(_roomy(places, sizes[members]), sizes[members])))
+        places = _folded(_roomy(places, sizes[members]))
+        parts.append((members, _separate(places, sizes[members])))
     return _side_by_side(parts, sizes)
 
 
@@ -134,6 +138,19 @@ def _roomy(places: Floats, sizes: Floats) -> Floats:
     needed = float((sizes + MARGIN).prod(axis=1).sum()) * LOOSE
     given = float((np.ptp(places, axis=0) + sizes.mean(axis=0)).prod())
     return np.asarray(places * max(1.0, float(np.sqrt(needed / given))))
+
+
+def _folded(places: Floats) -> Floats:
+    """A long and narrow part in rows that run to and fro, because as a strip it would be shown too small to read."""
+    wide, high = np.ptp(places, axis=0) + np.array([0.0, ROWS_APART])
+    count = round(float(np.sqrt(wide / (ASPECT * high))))
+    if wide <= LONG or count < 2:
+        return places
+    across = places[:, 0] - places[:, 0].min()
+    row = np.minimum(across // (wide / count), count - 1)
+    within = across - row * (wide / count)
+    back = row % 2 == 1
+    return np.stack([np.where(back, wide / count - within, within), places[:, 1] + row * high], axis=1)
 
 
 def _separate(places: Floats, sizes: Floats) -> Floats:

@@ -30,7 +30,7 @@ LABELS = ("name", "title", "label")
 
 Asked = Callable[[str, Mapping[str, Any], str | None], pa.Table]
 """Runs a query on the one state that is drawn: its text, its parameters, its name."""
-Nodes = Mapping[str, Sequence[str]]
+Nodes = Mapping[str, Sequence[str | int]]
 """Ids by node type."""
 Ids = dict[str, dict[str, None]]
 """Ids by type, each once, in the order they came in."""
@@ -162,7 +162,7 @@ class _Search:
             columns = [(kind, rows[column].drop_null().unique()) for column, kind in wanted.types.items()]
             self._begin_with([(kind, ids.slice(0, self.nodes_max).to_pylist(), len(ids)) for kind, ids in columns])
         elif beginning.nodes is not None:
-            self._begin_with([self._named(kind, list(ids)) for kind, ids in beginning.nodes.items()])
+            self._begin_with([self._named(kind, [str(each) for each in ids]) for kind, ids in beginning.nodes.items()])
         else:
             self._begin_anywhere()
 

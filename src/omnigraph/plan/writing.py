@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType, Property
 from omnigraph.catalog.suggestion import did_you_mean
-from omnigraph.catalog.types import Scalar
+from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.errors import ConstraintError
 from omnigraph.language import query_ast as ast
 from omnigraph.plan.conditions import predicates
@@ -127,8 +127,9 @@ def _insert_edge(scope: Scope, edge: EdgeType, statement: ast.Insert) -> Stateme
 
 def _endpoint(scope: Scope, edge: EdgeType, assignment: ast.Assignment) -> Expression:
     """The `from` or `to` of an edge: a node, or the id of one, which is text whatever the key is."""
-    name, syntax = assignment.property, _folded(assignment.value)
+    name = assignment.property
     wanted = edge.source if name == "from" else edge.target
+    syntax = _as_id(scope, wanted, _folded(assignment.value))
     simple = _simple(scope, syntax)
     if simple is not None:
         return compared_value(scope, Property(name, STRING), simple, literal_code="T3", variable_code="T14")
@@ -141,9 +142,32 @@ def _endpoint(scope: Scope, edge: EdgeType, assignment: ast.Assignment) -> Expre
             )
         return found
     kind = type_of(found)
+    if kind.scalar in INTEGERS and not kind.is_list and _has_integer_ids(scope, wanted):
+        return expression(scope, _text_of(syntax), _INSERTED)
     if kind.scalar is not Scalar.STRING or kind.is_list:
         raise scope.fail("T7", f"'{name}' of {edge.name} is the id of a {wanted}, a String, not {kind}", syntax.span)
     return found
+
+
+def _has_integer_ids(scope: Scope, node: str) -> bool:
+    """True for a node type whose key is one integer: its ids are the digits of it."""
+    found = scope.catalog.nodes[node]
+    return len(found.key) == 1 and found.properties[found.key[0]].type.scalar in INTEGERS
+
+
+def _text_of(syntax: ast.ExpressionSyntax) -> ast.ExpressionSyntax:
+    return ast.Call("to_string", (syntax,), span=syntax.span)
+
+
+def _as_id(scope: Scope, node: str, syntax: ast.ExpressionSyntax) -> ast.ExpressionSyntax:
+    """An integer that stands for a node whose key is one, as the text that is its id; anything else as it is."""
+    match syntax:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool) and _has_integer_ids(scope, node):
+            return ast.Constant(str(value), syntax.span)
+        case ast.Variable(name=name) if name in scope.parameters and _has_integer_ids(scope, node):
+            kind = scope.parameters[name]
+            return _text_of(syntax) if kind.scalar in INTEGERS and not kind.is_list else syntax
+    return syntax
 
 
 def _check_required(scope: Scope, entity: EntityType, given: set[str], statement: ast.Insert) -> None:
@@ -260,7 +284,8 @@ def _where(
         return ()
     for comparison in _comparisons(statement.where):
         _check_comparison(scope, entity, comparison)
-    found = tuple(predicates(scope, statement.where, _row_place(entity)))
+    where = _with_ids(scope, entity, statement.where) if isinstance(entity, EdgeType) else statement.where
+    found = tuple(predicates(scope, where, _row_place(entity)))
     if any(
         isinstance(part, PropertyRef) and part.type.scalar is Scalar.BLOB
         for each in found
@@ -269,6 +294,19 @@ def _where(
     ):
         raise scope.fail("T11", "a Blob cannot be read in a condition", statement.where.span)
     return found
+
+
+def _with_ids(scope: Scope, edge: EdgeType, condition: ast.ConditionSyntax) -> ast.ConditionSyntax:
+    """A condition in which `from` and `to` may be compared with the integer keys of their nodes."""
+    match condition:
+        case ast.And(parts=parts) | ast.Or(parts=parts):
+            return replace(condition, parts=tuple(_with_ids(scope, edge, part) for part in parts))
+        case ast.Not(condition=inner):
+            return replace(condition, condition=_with_ids(scope, edge, inner))
+        case ast.Comparison(left=ast.Alias(name="from" | "to" as end), operator="=" | "!=", right=right):
+            node = edge.source if end == "from" else edge.target
+            return replace(condition, right=_as_id(scope, node, _folded(right)))
+    return condition
 
 
 def _comparisons(condition: ast.ConditionSyntax) -> Iterator[ast.Comparison]:

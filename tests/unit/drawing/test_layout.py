@@ -65,3 +65,13 @@ def test_nothing_and_one_have_places() -> None:
     centres, whole = place(np.array([[80.0, 26.0]]), none, np.zeros(0))
     assert centres.tolist() == [[40.0, 13.0]]
     assert whole.tolist() == [80.0, 26.0]
+
+
+def test_a_long_chain_is_laid_out_in_rows_that_can_be_read() -> None:
+    pairs = np.array([(number, number + 1) for number in range(59)])
+    sizes = np.full((60, 2), [60.0, 26.0])
+    centres, whole = place(sizes, pairs, np.full(59, 60.0))
+    assert whole[0] < 3 * whole[1]
+    assert overlaps(centres, sizes) == 0
+    steps = np.linalg.norm(centres[pairs[:, 0]] - centres[pairs[:, 1]], axis=1)
+    assert steps.max() < 4 * np.median(steps)

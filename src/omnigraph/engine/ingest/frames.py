@@ -39,9 +39,10 @@ def framed(source: Any, catalog: Callable[[], Catalog], *, type_name: str | None
         source = _of_type(source, type_name, catalog)
     if isinstance(source, Mapping):
         for name in [name for name, part in source.items() if not _is_data(part)]:
-            entity_of(
-                str(name), catalog()
-            )  # Before anybody looks for files: a mapping of columns has no types as keys.
+            # Before anybody looks for files: a mapping of columns has no types as keys.
+            entity_of(str(name), catalog())
+        if any(_is_rows(part) for part in source.values()):
+            return _rows_of_types(source, catalog())
         mixed = whole or not all(_is_data(part) for part in source.values())
         return {name: as_arrow(part, whole=mixed) if _is_data(part) else part for name, part in source.items()}
     alone = source[0] if isinstance(source, list | tuple) and len(source) == 1 else source
@@ -72,7 +73,7 @@ def _arrow_of(part: Any) -> pa.Table | pa.RecordBatchReader:
     if _is_lazy(part):
         return _arrow_of(part.collect())
     if _is_pandas(part):
-        return pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata(None)
+        return _of_pandas(part)
     if hasattr(part, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(part)
     if _is_dataset(part):
@@ -92,6 +93,14 @@ def _is_data(part: Any) -> bool:
 
 def _is_pandas(part: Any) -> bool:
     return any(base.__name__ == "DataFrame" and base.__module__.startswith("pandas.") for base in type(part).__mro__)
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """A frame of pandas with the named levels of its index as columns; an index without a name only counts rows."""
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    table = pa.Table.from_pandas(frame, preserve_index=bool(named)).replace_schema_metadata(None)
+    counted = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
+    return table.drop_columns(counted) if named and counted else table
 
 
 def _is_dataset(part: Any) -> bool:
@@ -121,6 +130,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.large_list(_plain(kind.value_type))
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
+    if pa.types.is_dictionary(kind):  # Categories of polars are views.
+        return pa.dictionary(kind.index_type, _plain(kind.value_type))
     return kind
 
 
@@ -134,14 +145,58 @@ def _of_type(source: Any, name: str, catalog: Callable[[], Catalog]) -> Any:
         raise InputError("a type is given for one input, and a mapping names the type of each: leave one of them out")
     if isinstance(source, bytes) or hasattr(source, "read"):
         raise InputError("bytes and open files hold load records, which name their types: leave the type out")
-    items = list(source)
-    if all(isinstance(item, str | os.PathLike) for item in items):
-        return {name: items}
-    return _records(items, name, catalog())
+    items = iter(source)
+    first = next(items, None)
+    if first is None:
+        return _records((), name, catalog())
+    if isinstance(first, pa.RecordBatch):
+        return {name: _streamed(first, items)}
+    found = [first, *items]
+    if _is_data(first):
+        return {name: _joined(found)}
+    if all(isinstance(item, str | os.PathLike) for item in found):
+        return {name: found}
+    return _records(found, name, catalog())
+
+
+def _streamed(first: pa.RecordBatch, others: Iterator[Any]) -> pa.RecordBatchReader:
+    """Batches as the stream they are, so that a generator of them is never held whole."""
+
+    def checked() -> Iterator[pa.RecordBatch]:
+        yield first
+        for batch in others:
+            if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(first.schema):
+                raise InputError("record batches of one load must all have the columns of the first")
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(first.schema, checked())
+
+
+def _joined(frames: Iterable[Any]) -> pa.Table:
+    """Several frames as one table; a column that only some have is null in the others."""
+    try:
+        return pa.concat_tables([as_arrow(frame, whole=True) for frame in frames], promote_options="permissive")
+    except pa.ArrowException as exc:
+        raise InputError(f"the frames do not fit together as rows of one type: {exc}") from exc
 
 
 def _is_spark(source: Any) -> bool:
     return any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.") for base in type(source).__mro__)
+
+
+def _is_rows(part: Any) -> bool:
+    return isinstance(part, list | tuple) and bool(part) and all(isinstance(row, Mapping) for row in part)
+
+
+def _rows_of_types(source: Mapping[str, Any], catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Plain rows of several types as load records.
+
+    They are not made a table, because a row may leave out a property that another one has.
+    """
+    others = [str(name) for name, part in source.items() if not _is_rows(part)]
+    if others:
+        raise InputError(f"give rows or frames for all types of one load: {', '.join(others)} has no rows")
+    return (record for name, rows in source.items() for record in _records(rows, str(name), catalog))
 
 
 def _records(items: Iterable[Any], name: str, catalog: Catalog) -> Iterator[dict[str, Any]]:

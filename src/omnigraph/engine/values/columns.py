@@ -273,9 +273,12 @@ def _refused(raw: pa.Array, kind: PropertyType) -> Finished:
 def _arrow_kind(raw: pa.Array, kind: PropertyType) -> Finished:
     """The column as the JSON kind `finish_json` expects, or already stored where Arrow is richer than JSON."""
     scalar, found = kind.scalar, raw.type
-    numeric = pa.types.is_integer(found) or pa.types.is_floating(found)
-    if scalar in INTEGERS and (pa.types.is_integer(found) or (pa.types.is_decimal(found) and found.scale == 0)):
-        return _narrowed(raw, scalar)  # Spark has no unsigned integers and gives U64 as decimals of 20 digits.
+    if pa.types.is_dictionary(found):
+        return _arrow_kind(raw.dictionary_decode(), kind)
+    numeric = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+    if scalar in INTEGERS and (pa.types.is_integer(found) or pa.types.is_decimal(found)):
+        # Spark has no unsigned integers and gives U64 as decimals; in SQL 0.5 is a decimal, and so is 2 * 0.5.
+        return _narrowed(raw, scalar)
     if scalar in INTEGERS and pa.types.is_floating(found):
         return _integral(raw, scalar)
     if scalar is Scalar.VECTOR and pa.types.is_float32(found):
@@ -318,9 +321,12 @@ def _narrowed(raw: pa.Array, scalar: Scalar) -> Finished:
     try:
         return raw.cast(target), []
     except pa.ArrowInvalid:
-        outside = [value is not None and not low <= value <= high for value in raw.to_pylist()]
-        bad = np.asarray(outside, dtype=np.bool_)
-        return pa.nulls(len(raw), target), _problems(bad, lambda row: out_of_range(raw[row].as_py(), scalar))
+        values = [0 if value is None else value for value in raw.to_pylist()]
+        fraction = np.asarray([value % 1 != 0 for value in values], dtype=np.bool_)
+        outside = ~fraction & np.asarray([not low <= value <= high for value in values], dtype=np.bool_)
+        problems = _problems(fraction, lambda row: f"{values[row]} is not an integer")
+        problems += _problems(outside, lambda row: out_of_range(int(values[row]), scalar))
+        return pa.nulls(len(raw), target), problems
 
 
 def _arrow_time(raw: pa.Array, scalar: Scalar) -> Finished:

@@ -142,12 +142,12 @@ class NumberedGraph:
         names = ["id", *_plain(edges.type.properties, blob_columns(edges.type))]
         return _columns(edges.view, edges.positions, names)
 
-    def find(self, type_name: str, ids: Sequence[str]) -> Ints:
+    def find(self, type_name: str, ids: Sequence[str | int]) -> Ints:
         """The numbers of some nodes of a type; ids that nobody has are left out."""
         for nodes in self.nodes:
             if nodes.name == type_name:
                 held = nodes.view.take("id", nodes.positions).cast(pa.string())
-                found = pc.index_in(pa.array(list(ids), pa.string()), value_set=held).drop_null()
+                found = pc.index_in(pa.array([str(each) for each in ids], pa.string()), value_set=held).drop_null()
                 return np.asarray(found, dtype=np.int64) + nodes.start
         raise InputError(f"'{type_name}' is not a node type that these edges join")
 
