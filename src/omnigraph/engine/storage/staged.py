@@ -53,6 +53,8 @@ class StagedWrite:
     """The fragments of the base that are changed or gone afterwards; None when that may be any of them."""
     has_older_files: bool = field(default=False, compare=False)
     """True when some of the files were written before the write that staged this began."""
+    synced: tuple[str, ...] | None = field(default=None, compare=False)
+    """The files that were synced when they had been written, as `files` names them; None when none were."""
     strict: bool = True
     """True when Lance itself refuses the operation if the base is not the head; otherwise it may land further on."""
 
