@@ -147,6 +147,18 @@ def test_a_graph_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
     assert not [key for key in TableStore._shared if key[0].startswith(str(tmp_path))]
 
 
+def test_what_is_kept_of_deleted_rows_does_not_grow_with_the_deletions(tmp_path: Path) -> None:
+    count = GENERATIONS + 3
+    graph = omnigraph.create(str(tmp_path / "g"), SCHEMA)
+    inserts = " ".join(f'insert Person {{ name: "p{number}" }}' for number in range(count + 1))
+    graph.mutate(f"query all() {{ {inserts} }}")
+    for number in range(count):
+        graph.mutate("query gone($n: String) { delete Person where name = $n }", {"n": f"p{number}"})
+    kept = [key for key in SHARED._entries if isinstance(key, tuple) and "deleted" in str(key[0])]
+    assert len(kept) <= GENERATIONS
+    assert graph.query("query q() { match { $p: Person } return { $p.name } }").to_pylist() == [{"p.name": f"p{count}"}]
+
+
 def test_only_the_latest_generations_of_a_growing_group_are_kept() -> None:
     cache = ByteCache()
     files: tuple[str, ...] = ()

@@ -114,7 +114,7 @@ class Turns:
         """Wait for the turn of one table, which ends when what is returned is closed; None when it is done without."""
         attempt = 0
         while True:
-            file = self._files.open(self._name(key), create=True)
+            file = self._files.open(_name(self._root, key), create=True)
             if file is None:
                 return None
             try:
@@ -137,15 +137,17 @@ class Turns:
     def busy(self, keys: Iterable[Key]) -> bool:
         """True when somebody has one of the turns now; only a hint."""
         for key in keys:
-            file = self._files.open(self._name(key), create=False)
+            file = self._files.open(_name(self._root, key), create=False)
             if file is not None:
                 with file:
                     if not _locked(file):
                         return True
         return False
 
-    def _name(self, key: Key) -> str:
-        return hashlib.sha256(f"{self._root}\0{key[0]}@{key[1] or ''}".encode()).hexdigest()[:32]
+
+@functools.lru_cache(maxsize=FILES_MAX)
+def _name(root: str, key: Key) -> str:
+    return hashlib.sha256(f"{root}\0{key[0]}@{key[1] or ''}".encode()).hexdigest()[:32]
 
 
 def _open(path: str, mode: str) -> io.FileIO:

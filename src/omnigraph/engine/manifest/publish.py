@@ -330,7 +330,8 @@ class Manifest:
         if time.monotonic() - seen.at >= PROBE_SECONDS:
             # This process stood still; meanwhile the next number may have been used and removed again.
             raise ConflictError("the state to publish on is too old to be sure of")
-        staged = stage_overwrite(seen.handle, records.to_table(after.rows()), read_soon=False)
+        rows = records.to_table(after.rows())
+        staged = stage_overwrite(seen.handle, rows, read_soon=False, rows_removed=seen.state.row_count)
         properties = {OPERATION_ID: operation_id} if operation_id is not None else {}
         committed = self.store.commit(seen.handle, staged, properties)
         if committed.version != after.version:

@@ -58,6 +58,7 @@ MANIFEST_SCHEMA = pa.schema(
 )
 
 _RECORD = pa.struct(list(MANIFEST_SCHEMA))
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 Row = dict[str, Any]
 
 
@@ -273,7 +274,7 @@ def entry_row(entry: TableEntry) -> Row:
         f"{_subject(entry.table_key, entry.incarnation)}${entry.version:020d}",
         "table_version",
         entry.table_key,
-        metadata=json.dumps(facts, separators=(",", ":")),
+        metadata=_compact(facts),
         table_version=entry.version,
         table_branch=entry.branch,
         row_count=entry.row_count,
@@ -306,7 +307,7 @@ def commit_row(commit: CommitRecord) -> Row:
     return _row(
         commit.graph_commit_id,
         "graph_commit",
-        metadata=json.dumps(facts, separators=(",", ":")),
+        metadata=_compact(facts),
         table_version=commit.manifest_version,
         table_branch=commit.manifest_branch,
     )
@@ -317,7 +318,7 @@ def schema_row(record: SchemaRecord) -> Row:
     facts: dict[str, Any] = {"schema_hash": record.schema_hash}
     if record.key_orders:
         facts["key_orders"] = {name: list(order) for name, order in sorted(record.key_orders.items())}
-    return _row("graph_schema", "graph_schema", metadata=json.dumps(facts, separators=(",", ":")))
+    return _row("graph_schema", "graph_schema", metadata=_compact(facts))
 
 
 def read_schema_record(row: Row) -> SchemaRecord:
@@ -333,7 +334,7 @@ def head_row(head: Head) -> Row:
     facts = {"head_commit_id": head.commit_id}
     if head.parent_commit_id is not None:
         facts["parent_commit_id"] = head.parent_commit_id
-    return _row(f"graph_head:{head.branch}", "graph_head", metadata=json.dumps(facts, separators=(",", ":")))
+    return _row(f"graph_head:{head.branch}", "graph_head", metadata=_compact(facts))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ next one; both are pure, and the rows written are exactly the rows of the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -73,6 +73,19 @@ class ManifestState:
             return own.commit_id
         newest = max(self.commits.values(), key=lambda commit: commit.order, default=None)
         return None if newest is None else newest.graph_commit_id
+
+    @property
+    def row_count(self) -> int:
+        """How many rows this version has."""
+        parts: tuple[Sized, ...] = (
+            self.locations,
+            self.latest,
+            self.tombstones,
+            self.commits,
+            self.heads,
+            self.unknown,
+        )
+        return sum(map(len, parts)) + (self.schema is not None)
 
     def rows(self) -> list[Row]:
         """Every row of this version, in a deterministic order."""

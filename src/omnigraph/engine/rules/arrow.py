@@ -23,6 +23,8 @@ from omnigraph.ids import TableKey, node_key
 NO_IDS: pa.Array = pa.array([], pa.string())
 
 Rows = npt.NDArray[np.int64]
+FEW_PAIRS = 64
+"""Up to so many comparisons are made one by one."""
 ASKED_ONCE_ROWS = 64
 """From so many edges on the nodes at both ends are asked for together, each once."""
 
@@ -148,14 +150,12 @@ class ArrowQuestions:
         """Whether each id is a node of the type once the write is done."""
         key = node_key(type_name)
         change = self._changes.get(key)
-        here = np.zeros(len(ids), dtype=np.bool_)
-        if change is not None and change.rows.num_rows:
-            here |= np.asarray(pc.is_in(ids, value_set=change.ids))
+        here = _among(ids, NO_IDS if change is None else change.ids)
         if here.all() or (change is not None and change.replaces_table):
             return here
         committed: npt.NDArray[np.bool_] = np.asarray(self._view.contains(key, ids))
         if change is not None and len(change.removed):
-            committed = committed & ~np.asarray(pc.is_in(ids, value_set=change.removed))
+            committed = committed & ~_among(ids, change.removed)
         return here | committed
 
     def orphaned(self, end: End) -> Answers:
@@ -243,6 +243,17 @@ def _compared(rows: pa.Table, group: tuple[str, ...]) -> pa.Table:
     """The columns of a group as they are compared, by number, because a property may have any name."""
     columns = [zeros.one_zero(rows.column(name)) for name in group]
     return pa.Table.from_arrays(columns, names=[str(number) for number in range(len(group))])
+
+
+def _among(ids: pa.Array, known: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether each id is one of those known; a missing id is known where one is missing among them."""
+    if not len(known):
+        return np.zeros(len(ids), dtype=np.bool_)
+    if len(ids) * len(known) <= FEW_PAIRS:
+        # As in most writes: comparing the texts takes less than calling upon Arrow to do it.
+        held = known.to_pylist()
+        return np.array([each in held for each in ids.to_pylist()], dtype=np.bool_)
+    return np.asarray(pc.is_in(ids, value_set=known))
 
 
 def _surviving(change: TableChange | None, rows: pa.Table) -> pa.Table:

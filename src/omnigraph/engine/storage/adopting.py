@@ -253,7 +253,7 @@ def _highest(base: TableHandle) -> int:
 def _remove(base: TableHandle, dead: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
     """Deletion files for the rows that go; a fragment that loses all its rows needs none."""
     whole, partly = emptied_by(base, dead)
-    changed, emptied = _delete_rows(base, partly)
+    changed, emptied = _delete_rows(base, np.unique(partly))
     return changed, [*whole, *emptied]
 
 

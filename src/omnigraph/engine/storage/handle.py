@@ -21,7 +21,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.batches import read_all, read_stream, take_offsets
-from omnigraph.engine.storage.cache import SHARED
+from omnigraph.engine.storage.cache import DELETED, SHARED
 from omnigraph.engine.storage.lance_internals.deletions import read_deletion_file
 from omnigraph.engine.storage.lance_internals.files import branch_location, file_name
 from omnigraph.engine.storage.lance_internals.fragments import bare_fragments
@@ -435,4 +435,4 @@ class TableHandle:
 
 def _deletions_key(files: tuple[str, ...], deletion_file: str | None) -> tuple[object, ...]:
     """A deletion file is written once, as data files are, so together they name these rows in every version."""
-    return ("deleted offsets", files, deletion_file)
+    return (DELETED, "as stored", files, deletion_file)

@@ -9,6 +9,7 @@ whatever rows they touch: this is the key fence. A table without fragments has n
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class StagedWrite:
     """The fragments of the base that are changed or gone afterwards; None when that may be any of them."""
     has_older_files: bool = field(default=False, compare=False)
     """True when some of the files were written before the write that staged this began."""
+    synced: tuple[str, ...] | None = field(default=None, compare=False)
+    """The files that were synced when they had been written, as `files` names them; None when none were."""
     strict: bool = True
     """True when Lance itself refuses the operation if the base is not the head; otherwise it may land further on."""
 
@@ -111,24 +114,28 @@ def _write(base: TableHandle, rows: Rows, *, read_soon: bool = True) -> list[Fra
     return [fragment for fragment in written if fragment.physical_rows]
 
 
+def _distinct(*addresses: Addresses | None) -> Addresses:
+    """All of these addresses, ascending and each once."""
+    given = [some for some in addresses if some is not None and len(some)]
+    if not given:
+        return np.empty(0, dtype=np.uint64)
+    return np.unique(given[0] if len(given) == 1 else np.concatenate(given))
+
+
 def _group_by_fragment(addresses: Addresses) -> list[tuple[int, list[int]]]:
-    """Row addresses as offsets per fragment, both ascending."""
-    if len(addresses) == 0:
-        return []
-    ordered = np.unique(addresses)
-    offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    owners, starts = np.unique(ordered >> np.uint64(32), return_index=True)
-    ends = [*starts[1:].tolist(), len(ordered)]
-    return [
-        (owner, offsets[start:end].tolist())
-        for owner, start, end in zip(owners.tolist(), starts.tolist(), ends, strict=True)
-    ]
+    """Distinct row addresses, ascending, as offsets per fragment."""
+    owners = addresses >> np.uint64(32)
+    offsets = addresses & np.uint64(0xFFFFFFFF)
+    cuts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(addresses)]
+    return [(int(owners[start]), offsets[start:end].tolist()) for start, end in itertools.pairwise(cuts)]
 
 
 def _delete_rows(base: TableHandle, addresses: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
-    """Write deletion files for the addressed rows: the changed fragments, and the ids of those left empty."""
+    """Write deletion files for distinct rows: the changed fragments, and the ids of those left empty."""
     changed: list[FragmentMetadata] = []
     emptied: list[int] = []
+    if not len(addresses):
+        return changed, emptied
     with translated(f"marking deleted rows of {base.path}"):
         for fragment_id, offsets in _group_by_fragment(addresses):
             with step("delete_rows", base.path):
@@ -233,10 +240,8 @@ def stage_changes(
     An update is given as the new row, the address of the row it supersedes and that row's id, in the same order; it
     keeps the row id. Addresses belong to the version of `base`. `read_soon` is as for `stage_overwrite`.
     """
-    none = np.empty(0, dtype=np.uint64)
-    superseded = none if updated_addresses is None else updated_addresses
-    deleted = none if deleted_addresses is None else deleted_addresses
-    changed, emptied = _delete_rows(base, np.concatenate([superseded, deleted]))
+    gone = _distinct(updated_addresses, deleted_addresses)
+    changed, emptied = _delete_rows(base, gone)
     added: list[FragmentMetadata] = []
     if updated_rows is not None and updated_rows.num_rows:
         rewritten = _write(base, updated_rows)
@@ -253,7 +258,7 @@ def stage_changes(
         changed=changed,
         emptied=emptied,
         rows_added=_row_count(added),
-        rows_removed=len(np.unique(np.concatenate([superseded, deleted]))),
+        rows_removed=len(gone),
         fold=fold,
     )
 
@@ -278,8 +283,8 @@ def stage_fragments(
     for fragment, row_ids in zip(added, kept_row_ids, strict=False):
         if row_ids is not None:
             _carry_row_ids([fragment], row_ids)
-    deleted = np.empty(0, dtype=np.uint64) if deleted_addresses is None else deleted_addresses
-    changed, emptied = _delete_rows(base, deleted)
+    gone = _distinct(deleted_addresses)
+    changed, emptied = _delete_rows(base, gone)
     if not added and not changed and not emptied:
         return None
     return stage_update(
@@ -288,21 +293,26 @@ def stage_fragments(
         changed=changed,
         emptied=emptied,
         rows_added=_row_count(added),
-        rows_removed=len(np.unique(deleted)),
+        rows_removed=len(gone),
     )
 
 
-def stage_overwrite(base: TableHandle, rows: Rows | None, *, read_soon: bool = True) -> StagedWrite:
+def stage_overwrite(
+    base: TableHandle, rows: Rows | None, *, read_soon: bool = True, rows_removed: int | None = None
+) -> StagedWrite:
     """Stage the replacement of the whole content; no rows at all is a replacement like any other.
 
-    `read_soon` keeps a few rows in memory for whoever reads them first.
+    `read_soon` keeps a few rows in memory for whoever reads them first. Who knows how many rows are replaced says so
+    in `rows_removed`; otherwise they are counted.
     """
     added: list[FragmentMetadata] = (
         []
         if rows is None or (isinstance(rows, pa.Table) and not rows.num_rows)
         else _write(base, rows, read_soon=read_soon)
     )
-    return _overwrite(base, added, sum(fragment.live_rows for fragment in base.fragments()))
+    if rows_removed is None:
+        rows_removed = sum(fragment.live_rows for fragment in base.fragments())
+    return _overwrite(base, added, rows_removed)
 
 
 def stage_touch(base: TableHandle) -> StagedWrite:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -450,10 +451,13 @@ class TableStore:
         """True when a write mostly waits, for a disk that syncs or for a network, and not for a processor."""
         return not self.is_local or is_full(self.durability)
 
-    def sync_staged(self, base: TableHandle, staged: StagedWrite) -> None:
-        """Sync the files a commit is about to name; what is synced already costs next to nothing here."""
-        if not self._syncs:
-            return
+    def sync_staged(self, base: TableHandle, staged: StagedWrite) -> StagedWrite:
+        """Sync the files a commit is about to name, and say so in what is returned: no file is synced twice.
+
+        A staged file never changes again, and to sync one that is on the medium still makes the medium empty its cache.
+        """
+        if not self._syncs or staged.synced == staged.files:
+            return staged
         folder = _folder(base)
         files = [f"{folder}/{file}" for file in staged.files]
         if isinstance(staged.operation, LanceOperation.CreateIndex):
@@ -461,6 +465,7 @@ class TableStore:
                 parts = f"{folder}/{INDICES}/{index.uuid}"
                 files.extend(entry.path for entry in os.scandir(parts))
         sync_files(files)
+        return replace(staged, synced=staged.files)
 
     def sync_head(self, path: str, branch: str | None = None) -> None:
         """Sync the newest version of a branch that something other than `commit` made, and the refs of its table."""

@@ -7,8 +7,7 @@ pinned by tests, so an upgrade that changes a text fails loudly instead of chang
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 import pyarrow as pa
 from lance.commit import CommitConflictError
@@ -129,16 +128,26 @@ def is_overflow(exc: BaseException) -> bool:
     return _OVERFLOW in str(exc)
 
 
-@contextmanager
-def translated(what: str) -> Iterator[None]:
+class _Translated:
+    """A class instead of a generator, because every small write passes a dozen of these."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if exc is None or isinstance(exc, GraphError):
+            return
+        if isinstance(exc, FOREIGN) or is_panic(exc):
+            raise classify_lance_error(exc, self._what) from exc
+
+
+def translated(what: str) -> _Translated:
     """Run foreign calls; whatever they raise leaves as a `GraphError` with the original as its cause."""
-    try:
-        yield
-    except GraphError:
-        raise
-    except FOREIGN as exc:
-        raise classify_lance_error(exc, what) from exc
-    except BaseException as exc:
-        if not is_panic(exc):
-            raise
-        raise classify_lance_error(exc, what) from exc
+    return _Translated(what)

@@ -334,7 +334,7 @@ class Transaction:
         def stage(write: TableWrite) -> None:
             self._stage_one(write)
             if write.base is not None and write.staged is not None:
-                self.snapshot.store.sync_staged(write.base, write.staged)
+                write.staged = self.snapshot.store.sync_staged(write.base, write.staged)
 
         with ThreadPoolExecutor(min(STAGING_THREADS, len(writes))) as pool:
             running = [pool.submit(copy_context().run, stage, write) for write in writes]

@@ -89,6 +89,15 @@ def test_rows_written_read_back_as_the_same_state() -> None:
     ] == [1]
 
 
+def test_a_state_knows_how_many_rows_it_has_without_spelling_them() -> None:
+    schema = _row("graph_schema", "graph_schema", metadata='{"schema_hash":"h"}')
+    strange = _row("policy:1", "graph_policy", metadata="{}")
+    every_kind = [_table(), _version(5), _tombstone(4), *genesis([], GENESIS).rows(), schema, strange]
+    for rows in (every_kind, every_kind[:-2]):
+        state = _state(*rows)
+        assert state.row_count == len(state.rows()) == len(rows)
+
+
 def test_rows_of_unknown_kinds_are_carried_along_unchanged() -> None:
     strange = _row("policy:1", "graph_policy", metadata='{"x":1}', table_version=7, location="there")
     state = decode([*genesis([], GENESIS).rows(), strange], branch="main", version=1)

@@ -11,6 +11,7 @@ from tests.unit.engine.manifest.publishers import SCHEMA as GRAPH_SCHEMA
 from tests.unit.engine.manifest.publishers import advance
 from tests.unit.engine.storage.people import PEOPLE, SCHEMA, find, insert, people, staged_delete, staged_insert
 
+import omnigraph
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.operations.create import create_graph
@@ -165,6 +166,19 @@ def test_a_publish_is_synced_before_it_is_acknowledged(full: TableStore, recorde
     version = f"{full.root}/{layout.MANIFEST}/{files.version_file(snapshot.version)}"
     assert recorder.position("before commit", layout.MANIFEST) < recorder.position("sync", version)
     assert recorder.events[-1] == ("sync", str(Path(version).parent))
+
+
+def test_a_write_to_several_tables_syncs_each_of_its_files_and_folders_once(tmp_path: Path, recorder: Recorder) -> None:
+    schema = "node P { k: String @key }\nedge K: P -> P"
+    graph = omnigraph.create(str(tmp_path / "g"), schema, durability="full")
+    pair = "query pair($k: String) { insert P { k: $k } insert K { from: $k, to: $k } }"
+    graph.mutate(pair, {"k": "first"})
+    before = _files(graph.uri)
+    recorder.events.clear()
+    graph.mutate(pair, {"k": "second"})
+    synced = [path.partition("#")[0] for kind, path in recorder.events if kind == "sync" and "__writers" not in path]
+    assert len(synced) == len(set(synced)) == 14, "data and version of three tables, the intent, and their folders"
+    assert _files(graph.uri) - before <= set(synced)
 
 
 def test_texts_are_synced_before_they_get_their_name_and_their_folder_after(

@@ -228,3 +228,12 @@ def test_nodes_of_many_edges_are_asked_for_once_and_found_missing_as_one_by_one(
     assert len(asked) == 3
     gone = {f"p{n}" for n in range(50, 61)} - {"p55"} | {"p3"}
     assert len(together) == sum((src in gone) + (dst in gone) for src, dst in ends)
+
+
+@pytest.mark.parametrize("ids", [["a"], ["b", None, "a"], [None], []])
+@pytest.mark.parametrize("known", [["a", "c"], ["c", None], []])
+def test_a_few_ids_are_found_among_others_as_many_are(monkeypatch, ids, known):
+    asked = [pa.array(each, pa.string()) for each in (ids, known)]
+    one_by_one = arrow._among(*asked)
+    monkeypatch.setattr(arrow, "FEW_PAIRS", 0)
+    assert arrow._among(*asked).tolist() == one_by_one.tolist() == [each in known for each in ids]
