@@ -16,9 +16,12 @@ from omnigraph.boundary import anything, data, heard, instance, leaving, optiona
 from omnigraph.catalog.model import Catalog
 from omnigraph.choices import Durability as Durable
 from omnigraph.choices import Engine, ExportFormat, LoadMode, MergeStrategy, ToldValues
+from omnigraph.engine.changes import Diff
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
+from omnigraph.engine.ingest.choice import settle_engine
 from omnigraph.engine.ingest.frames import framed
 from omnigraph.engine.ingest.lenient import read_leniently
+from omnigraph.engine.ingest.local import local_source
 from omnigraph.engine.ingest.progress import Phases, local_listener
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
@@ -27,7 +30,11 @@ from omnigraph.engine.operations.close import forget_unless_open
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.differences import compare, told_values, wanted_changes
 from omnigraph.engine.operations.export import export_lines, write_lines
+from omnigraph.engine.operations.export_files import FileExport
+from omnigraph.engine.operations.load import load, reading_catalog
+from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import open_graph
+from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.texts import read_query, read_schema
 from omnigraph.engine.read import ReadOptions, execute, explain_analyze, explain_order
 from omnigraph.engine.read.context import EmbedsText
@@ -55,13 +62,8 @@ from omnigraph.plan.statements import WritePlan
 from omnigraph.results import QueryResult
 
 if TYPE_CHECKING:
-    from omnigraph.engine.changes import Diff
     from omnigraph.engine.operations.merge import MergeResult
     from omnigraph.engine.operations.merge.resolutions import Resolutions
-    from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-
-# What takes ten milliseconds or more to import is imported by the verb that hands on to it: a process that opens a
-# graph to ask one question loads the engine that answers it, and none of the writers.
 
 Location = str | os.PathLike[str]
 
@@ -248,10 +250,6 @@ class Graph(Libraries):
             KeyConflictError: `append` met an id that exists; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
-        from omnigraph.engine.ingest.choice import settle_engine
-        from omnigraph.engine.ingest.local import local_source
-        from omnigraph.engine.operations.load import load, reading_catalog
-
         context = self.context
         progress = None if progress is None else heard(progress)
         if lenient:
@@ -401,8 +399,6 @@ class Graph(Libraries):
                 raise InputError("an export that is not JSON lines of this process needs a folder to write to")
             lines = export_lines(catalog, snapshot, types=types, tables=tables)
             return leaving(lines) if path is None else write_lines(path, lines)
-        from omnigraph.engine.operations.export_files import FileExport
-
         found = replace(self.context, catalog=catalog)
         export = FileExport.of(found, snapshot, os.fspath(path), format=format, types=types, tables=tables)
         place = BulkPlace(spark, master, conf)
@@ -491,8 +487,6 @@ class Graph(Libraries):
             ConstraintError: it would break a rule of the schema; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
-        from omnigraph.engine.operations.mutate import mutate
-
         context = self.context
         plan = compile_query(context.catalog, read_query(source), name)
         if not isinstance(plan, WritePlan):

@@ -1,6 +1,7 @@
 """The verbs of a graph that belong together, by the name of their group.
 
-A group is loaded when it is first asked for, because most programs only load, ask and change.
+Those of branches, history, schema and maintenance are loaded with the first use, because most programs only load,
+ask and change.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from omnigraph.change_verbs import ChangeVerbs
 from omnigraph.engine.operations.bulk import BulkEngine
 from omnigraph.engine.write.context import GraphContext
 
 if TYPE_CHECKING:
-    from omnigraph.change_verbs import ChangeVerbs
     from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs, TagVerbs
 
 
@@ -70,6 +71,4 @@ class Groups(ABC):
     @cached_property
     def changes(self) -> ChangeVerbs:
         """What happens on the graph, for whoever follows."""
-        from omnigraph.change_verbs import ChangeVerbs
-
         return ChangeVerbs(self)
