@@ -50,7 +50,7 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.external import ExternalBlobs
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.gate import WriteGate
-from omnigraph.engine.write.line import Lines
+from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.errors import ExecutionError, InputError
 from omnigraph.ids import MAIN, Moment
 from omnigraph.libraries import Libraries, read_plan
@@ -115,8 +115,8 @@ def connect(
     store = TableStore.at(normalise_root(uri), durability=_durability(durability), read_only=read_only)
     try:
         context = open_graph(store, read_only=read_only)
-        lines = Lines() if group_writes else None
-        context = replace(_trusting(context, external_blobs), gate=policy, lines=lines)
+        queues = WriteQueues() if group_writes else None
+        context = replace(_trusting(context, external_blobs), gate=policy, queues=queues)
         return Graph(context, embedder=make_embedder(embedding), bulk=bulk)
     except BaseException:
         _forget(store.root)
