@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from omnigraph.boundary import anything, data, heard, instance, leaving, optional, text, verb
 from omnigraph.catalog.model import Catalog
@@ -32,6 +32,9 @@ from omnigraph.engine.operations.differences import compare, told_values, wanted
 from omnigraph.engine.operations.export import export_lines, write_lines
 from omnigraph.engine.operations.export_files import FileExport
 from omnigraph.engine.operations.load import load, reading_catalog
+from omnigraph.engine.operations.merge import MergeResult
+from omnigraph.engine.operations.merge.resolutions import Resolutions
+from omnigraph.engine.operations.merge.revert import RevertRequest, revert_commit
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
@@ -60,10 +63,6 @@ from omnigraph.plan.operators import ReadPlan
 from omnigraph.plan.parameters import bind
 from omnigraph.plan.statements import WritePlan
 from omnigraph.results import QueryResult
-
-if TYPE_CHECKING:
-    from omnigraph.engine.operations.merge import MergeResult
-    from omnigraph.engine.operations.merge.resolutions import Resolutions
 
 Location = str | os.PathLike[str]
 
@@ -529,8 +528,6 @@ class Graph(Libraries):
             InputError: it is the first commit, or not in the history of the branch.
             ConflictError: the schema was another one then.
         """
-        from omnigraph.engine.operations.merge.revert import RevertRequest, revert_commit
-
         context = self.context
         head = None if expect_head is None else context.manifest.history.whole_id(expect_head)
         ways = (strategy, strategies or {}, resolve)

@@ -15,8 +15,6 @@ EXTRAS |= {"scipy", "polars", "duckdb", "networkx", "igraph", "torch", "torch_ge
 MAY_IMPORT_LATE = {
     "cli": "a command starts with what it needs",
     "pipeline": "nothing of Spark before it is used",
-    "graph": "merges are loaded with their first use: a question and a load need none of them",
-    "groups": "a group of verbs is loaded with its first use, for the same reason",
     "opening": "the client of a server comes with an extra",
 }
 
