@@ -10,15 +10,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from omnigraph.boundary import anything, data, heard, instance, leaving, optional, text, verb
 from omnigraph.catalog.model import Catalog
 from omnigraph.choices import Durability as Durable
 from omnigraph.choices import Engine, ExportFormat, LoadMode, MergeStrategy, ToldValues
+from omnigraph.engine.changes import Diff
 from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
+from omnigraph.engine.ingest.choice import settle_engine
 from omnigraph.engine.ingest.frames import framed
 from omnigraph.engine.ingest.lenient import read_leniently
+from omnigraph.engine.ingest.local import local_source
 from omnigraph.engine.ingest.progress import Phases, local_listener
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
@@ -27,7 +30,14 @@ from omnigraph.engine.operations.close import forget_unless_open
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.differences import compare, told_values, wanted_changes
 from omnigraph.engine.operations.export import export_lines, write_lines
+from omnigraph.engine.operations.export_files import FileExport
+from omnigraph.engine.operations.load import load, reading_catalog
+from omnigraph.engine.operations.merge import MergeResult
+from omnigraph.engine.operations.merge.resolutions import Resolutions
+from omnigraph.engine.operations.merge.revert import RevertRequest, revert_commit
+from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.operations.open import open_graph
+from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.texts import read_query, read_schema
 from omnigraph.engine.read import ReadOptions, execute, explain_analyze, explain_order
 from omnigraph.engine.read.context import EmbedsText
@@ -43,7 +53,7 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.external import ExternalBlobs
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.gate import WriteGate
-from omnigraph.engine.write.line import Lines
+from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.errors import ExecutionError, InputError
 from omnigraph.ids import MAIN, Moment
 from omnigraph.libraries import Libraries, read_plan
@@ -53,15 +63,6 @@ from omnigraph.plan.operators import ReadPlan
 from omnigraph.plan.parameters import bind
 from omnigraph.plan.statements import WritePlan
 from omnigraph.results import QueryResult
-
-if TYPE_CHECKING:
-    from omnigraph.engine.changes import Diff
-    from omnigraph.engine.operations.merge import MergeResult
-    from omnigraph.engine.operations.merge.resolutions import Resolutions
-    from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
-
-# What takes ten milliseconds or more to import is imported by the verb that hands on to it: a process that opens a
-# graph to ask one question loads the engine that answers it, and none of the writers.
 
 Location = str | os.PathLike[str]
 
@@ -113,8 +114,8 @@ def connect(
     store = TableStore.at(normalise_root(uri), durability=_durability(durability), read_only=read_only)
     try:
         context = open_graph(store, read_only=read_only)
-        lines = Lines() if group_writes else None
-        context = replace(_trusting(context, external_blobs), gate=policy, lines=lines)
+        queues = WriteQueues() if group_writes else None
+        context = replace(_trusting(context, external_blobs), gate=policy, queues=queues)
         return Graph(context, embedder=make_embedder(embedding), bulk=bulk)
     except BaseException:
         _forget(store.root)
@@ -249,10 +250,6 @@ class Graph(Libraries):
             KeyConflictError: `append` met an id that exists; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
-        from omnigraph.engine.ingest.choice import settle_engine
-        from omnigraph.engine.ingest.local import local_source
-        from omnigraph.engine.operations.load import load, reading_catalog
-
         context = self.context
         progress = None if progress is None else heard(progress)
         if lenient:
@@ -403,8 +400,6 @@ class Graph(Libraries):
                 raise InputError("an export that is not JSON lines of this process needs a folder to write to")
             lines = export_lines(catalog, snapshot, types=types, tables=tables)
             return leaving(lines) if path is None else write_lines(path, lines)
-        from omnigraph.engine.operations.export_files import FileExport
-
         found = replace(self.context, catalog=catalog)
         export = FileExport.of(found, snapshot, os.fspath(path), format=format, types=types, tables=tables)
         place = BulkPlace(spark, master, conf)
@@ -493,8 +488,6 @@ class Graph(Libraries):
             ConstraintError: it would break a rule of the schema; nothing changed.
             ConflictError: another write came in between; nothing changed.
         """
-        from omnigraph.engine.operations.mutate import mutate
-
         context = self.context
         plan = compile_query(context.catalog, read_query(source), name)
         if not isinstance(plan, WritePlan):
@@ -537,8 +530,6 @@ class Graph(Libraries):
             InputError: it is the first commit, or not in the history of the branch.
             ConflictError: the schema was another one then.
         """
-        from omnigraph.engine.operations.merge.revert import RevertRequest, revert_commit
-
         context = self.context
         head = None if expect_head is None else context.manifest.history.whole_id(expect_head)
         ways = (strategy, strategies or {}, resolve)

@@ -1,20 +1,14 @@
-"""The verbs of a graph that belong together, by the name of their group.
-
-A group is loaded when it is first asked for, because most programs only load, ask and change.
-"""
+"""The verbs of a graph that belong together, by the name of their group."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from omnigraph.change_verbs import ChangeVerbs
 from omnigraph.engine.operations.bulk import BulkEngine
 from omnigraph.engine.write.context import GraphContext
-
-if TYPE_CHECKING:
-    from omnigraph.change_verbs import ChangeVerbs
-    from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs, TagVerbs
+from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs, TagVerbs
 
 
 class Groups(ABC):
@@ -35,41 +29,29 @@ class Groups(ABC):
     @cached_property
     def branches(self) -> BranchVerbs:
         """The branches of the graph."""
-        from omnigraph.verbs import BranchVerbs
-
         return BranchVerbs(self, self._bulk)
 
     @cached_property
     def history(self) -> HistoryVerbs:
         """The commits of the graph."""
-        from omnigraph.verbs import HistoryVerbs
-
         return HistoryVerbs(self)
 
     @cached_property
     def tags(self) -> TagVerbs:
         """The tags of the graph."""
-        from omnigraph.verbs import TagVerbs
-
         return TagVerbs(self)
 
     @cached_property
     def schema(self) -> SchemaVerbs:
         """The accepted schema of the graph."""
-        from omnigraph.verbs import SchemaVerbs
-
         return SchemaVerbs(self)
 
     @cached_property
     def maintenance(self) -> MaintenanceVerbs:
         """Keeping the graph fast, small and sound."""
-        from omnigraph.verbs import MaintenanceVerbs
-
         return MaintenanceVerbs(self)
 
     @cached_property
     def changes(self) -> ChangeVerbs:
         """What happens on the graph, for whoever follows."""
-        from omnigraph.change_verbs import ChangeVerbs
-
         return ChangeVerbs(self)

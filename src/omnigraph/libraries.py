@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.algorithms import Algorithms
 from omnigraph.boundary import optional, query_or_nodes, text, text_or_path, verb
 from omnigraph.catalog.arrow import blob_columns, outside_table
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.suggestion import did_you_mean
+from omnigraph.drawing import Beginning, Drawing, neighbourhood
 from omnigraph.engine.manifest.listed import state_table
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.texts import read_query
@@ -38,8 +40,6 @@ from omnigraph.plan.parameters import bind
 from omnigraph.plan.results import rows_to_json
 
 if TYPE_CHECKING:
-    from omnigraph.algorithms import Algorithms
-    from omnigraph.drawing import Drawing
     from omnigraph.results import QueryResult
 
 Nodes = Mapping[str, Sequence[str | int]]
@@ -67,8 +67,6 @@ class Libraries(Groups):
     @cached_property
     def algorithms(self) -> Algorithms:
         """Measures of the graph, computed in this process."""
-        from omnigraph.algorithms import Algorithms
-
         return Algorithms(self)
 
     def _repr_html_(self) -> str | None:
@@ -251,8 +249,6 @@ class Libraries(Groups):
         Raises:
             InputError: the query returns nothing of a node, or there is no such type or property.
         """
-        from omnigraph.drawing import Beginning, Drawing, neighbourhood
-
         catalog, snapshot = self._view(branch, at)
         state = snapshot.head or snapshot.id
 

@@ -1,7 +1,4 @@
-"""The grouped verbs of a graph: `graph.branches`, `graph.history`, `graph.tags`, `graph.schema`, `graph.maintenance`.
-
-Loaded when the first of the groups is asked for, because most programs only load, ask and change.
-"""
+"""The verbs of a graph in their groups: `graph.branches`, `history`, `tags`, `schema` and `maintenance`."""
 
 from __future__ import annotations
 

@@ -15,9 +15,6 @@ EXTRAS |= {"scipy", "polars", "duckdb", "networkx", "igraph", "torch", "torch_ge
 MAY_IMPORT_LATE = {
     "cli": "a command starts with what it needs",
     "pipeline": "nothing of Spark before it is used",
-    "graph": "what takes ten milliseconds or more is loaded by the verb that needs it: a question loads no writer",
-    "groups": "a group of verbs is loaded with its first use, for the same reason",
-    "libraries": "algorithms are loaded with their first use, as groups of verbs are",
     "opening": "the client of a server comes with an extra",
 }
 

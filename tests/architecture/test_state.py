@@ -36,11 +36,11 @@ def threads(module: Module) -> Iterator[tuple[str, int]]:
 
 
 def test_no_state_is_an_untyped_bag() -> None:
-    assert {module.name: list(bags(module)) for module in ENGINE if list(bags(module))} == {}
+    assert {module.name: list(bags(module)) for module in modules() if list(bags(module))} == {}
 
 
 def test_nothing_is_kept_under_the_id_of_an_object() -> None:
-    assert {module.name: list(identities(module)) for module in ENGINE if list(identities(module))} == {}
+    assert {module.name: list(identities(module)) for module in modules() if list(identities(module))} == {}
 
 
 LOW_LAYERS = ("storage", "values", "manifest", "schema", "coordination", "recovery", "commit", "rules")

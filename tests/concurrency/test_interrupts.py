@@ -1,9 +1,9 @@
 """An interrupt, wherever it arrives, leaves as what it is and leaves nothing that anybody has to wait for.
 
 CPython delivers it at the first step of a Python function, after a call of something written in C, and at a jump
-backwards. `interrupt_at` raises one at the N-th of these places, for N = 1, 2, … until a run meets none. The gates and
-turns stand even more: an exception at every single bytecode of taking and giving them, also where the interpreter never
-looks for one.
+backwards. `interrupt_at` raises one at the N-th of these places, for N = 1, 2, … until a run meets none. The mutexes
+and turns stand even more: an exception at every single bytecode of taking and giving them, also where the interpreter
+never looks for one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from tests.crash.summary import INTERRUPTS
 import omnigraph
 from omnigraph import interrupts
 from omnigraph.engine.commit import path
-from omnigraph.engine.coordination import branch_lock, heartbeat, lease, lock, schema_lock
+from omnigraph.engine.coordination import branch_lock, heartbeat, lease, lock, mutex, schema_lock
 from omnigraph.engine.coordination import file_lock as turns
 from omnigraph.engine.coordination import intents as sidecars
-from omnigraph.engine.coordination import mutex as gates
 from omnigraph.engine.coordination.file_lock import TurnFiles, Turns
 from omnigraph.engine.coordination.heartbeat import Heartbeat
 from omnigraph.engine.coordination.intent import Effect, WriterKind, new_intent
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.coordination.owner import Liveness
 from omnigraph.engine.storage import layout
 from omnigraph.errors import ConflictError, GraphError
@@ -42,7 +41,7 @@ from omnigraph.ids import TableKey
 from omnigraph.testing.children import run_child
 
 KEYS = [(TableKey("node:A"), None), (TableKey("edge:B"), "review")]
-MODULES = (interrupts, gates, turns, sidecars, branch_lock, schema_lock, heartbeat, lease, lock, path)
+MODULES = (interrupts, mutex, turns, sidecars, branch_lock, schema_lock, heartbeat, lease, lock, path)
 FILES = frozenset(module.__file__ for module in MODULES)
 SCHEMA = "node Person { name: String @key }\n"
 _notes: list[Callable[[str], None]] = []
@@ -162,27 +161,27 @@ def files(tmp_path: Path) -> TurnFiles:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_gates_and_turns_are_free_after_an_interrupt_at_any_step(files: TurnFiles, everywhere: bool) -> None:
-    found = Gates(Turns("/graph", files))
-    found.behind(KEYS, lambda: None)
+def test_mutexes_and_turns_are_free_after_an_interrupt_at_any_step(files: TurnFiles, everywhere: bool) -> None:
+    found = Mutexes(Turns("/graph", files))
+    found.hold(KEYS, lambda: None)
     opened = descriptors()
 
     def check() -> None:
         assert not Turns("/graph", files).busy(KEYS), "another process would wait for its turn"
-        in_another_thread(lambda: found.behind(KEYS, lambda: None))
+        in_another_thread(lambda: found.hold(KEYS, lambda: None))
         assert not found._line
         assert descriptors() == opened, "a descriptor is lost"
 
-    count = interrupt_everywhere(lambda: found.behind(KEYS, lambda: None), check, everywhere=everywhere)
+    count = interrupt_everywhere(lambda: found.hold(KEYS, lambda: None), check, everywhere=everywhere)
     assert count > (500 if everywhere else 60)
 
 
-def test_waiting_for_a_gate_can_be_interrupted_at_any_step() -> None:
-    found = Gates()
+def test_waiting_for_a_mutex_can_be_interrupted_at_any_step() -> None:
+    found = Mutexes()
     done = threading.Event()
 
     def holder() -> None:
-        found.behind(KEYS, done.wait)
+        found.hold(KEYS, done.wait)
 
     thread = threading.Thread(target=holder)
     thread.start()
@@ -191,7 +190,7 @@ def test_waiting_for_a_gate_can_be_interrupted_at_any_step() -> None:
 
     def wait() -> None:
         with pytest.raises(ConflictError):
-            found.behind(KEYS, lambda: None, timeout_seconds=0.03)
+            found.hold(KEYS, lambda: None, timeout_seconds=0.03)
 
     def check() -> None:
         assert len(found._standing()) == 1, "somebody who was interrupted still stands in the line"

@@ -31,7 +31,7 @@ def add_from(uri: str, number: int) -> None:
 
 
 def add_elsewhere(uri: str, number: int) -> None:
-    """Add a note by another process, for which gates of this one mean nothing."""
+    """Add a note by another process, for which mutexes of this one mean nothing."""
     assert run_child(add_from, uri, number) == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.crash.writes import MUTATIONS, Optimize
 
 from omnigraph import failpoints
-from omnigraph.engine.coordination import mutex as gates
+from omnigraph.engine.coordination import mutex
 from omnigraph.engine.recovery import audit
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.errors import ConflictError, GraphError, RecoveryRequiredError
@@ -28,7 +28,7 @@ class Impatient:
     write: Write
 
     def run(self, root: str) -> None:
-        gates.TURN_SECONDS = 0.05
+        mutex.TURN_SECONDS = 0.05
         self.write.run(root)
 
     def again(self, graph: Graph) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from tests.merge_workers import InProcess
+from tests.together import Ask, written_together
+
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.engine.recovery import heal
@@ -15,8 +18,6 @@ from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import MAIN
 from omnigraph.plan import compile_query
 from omnigraph.plan.statements import WritePlan
-from omnigraph.testing.together import Ask, written_together
-from omnigraph.testing.workers import InProcess
 
 SCHEMA = """
 node Company { name: String @key }

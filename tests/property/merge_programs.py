@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.merge_workers import InProcess
 from tests.property.merge_images import changes, images, people, replay, told
 from tests.property.merge_model import COLUMNS, SCHEMA, How, Merge, Model, State, answer, broken
 
@@ -32,7 +33,6 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.graph import Graph, connect, create
-from omnigraph.testing.workers import InProcess
 
 BRANCHES = ("main", "one", "two")
 WRITES = {"people": 5, "append": 1, "update": 1, "edges": 4, "delete": 2, "unlink": 1, "reload": 1}

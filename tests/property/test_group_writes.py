@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.together import written_together
 
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
@@ -21,7 +22,6 @@ from omnigraph.errors import GraphError
 from omnigraph.graph import Graph, create
 from omnigraph.plan import compile_query
 from omnigraph.plan.statements import WritePlan
-from omnigraph.testing.together import written_together
 
 SCHEMA = """
 node Person { name: String @key

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.merge_workers import InProcess
 from tests.property.merge_programs import OFTEN, SELDOM, run
 
 from omnigraph.engine.changes import rows as changed_rows
@@ -14,7 +15,6 @@ from omnigraph.engine.operations.merge import compose, decided, stage, writing
 from omnigraph.engine.operations.merge import workers as elsewhere
 from omnigraph.engine.storage import adopting, folding
 from omnigraph.engine.storage.lance_internals import row_versions
-from omnigraph.testing.workers import InProcess
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from tests.server.serving import ADD, PEOPLE, InProcess, lose_the_answers, wait_for
 
 from omnigraph.engine.manifest import publish
-from omnigraph.engine.write.line import Line, Lines
+from omnigraph.engine.write.queue import WriteQueue, WriteQueues
 from omnigraph.server.receipts import commit_of
 from omnigraph.server.requests_seen import Note
 from omnigraph.server.settings import Settings
@@ -21,20 +21,20 @@ from omnigraph.server.turns import Turn
 PEOPLE_AGES = 'query q() { match { $p: Person { name: "ada" } } return { $p.age as age } }'
 
 
-def line_of(server: InProcess) -> Line[Any]:
-    lines = server.graph.context.lines
-    assert lines is not None
-    return lines.of("main", full=False)
+def queue_of(server: InProcess) -> WriteQueue[Any]:
+    queues = server.graph.context.queues
+    assert queues is not None
+    return queues.of("main", full=False)
 
 
 def at_once(server: InProcess, calls: list[Callable[[], httpx.Response]]) -> list[httpx.Response]:
-    line = line_of(server)
+    queue = queue_of(server)
     with ThreadPoolExecutor(len(calls)) as pool:
-        with line.held():
+        with queue.held():
             running = []
             for call in calls:
                 running.append(pool.submit(call))
-                wait_for(lambda: line.length == len(running))
+                wait_for(lambda: queue.length == len(running))
         return [each.result() for each in running]
 
 
@@ -78,7 +78,7 @@ def test_an_abandoned_request_is_found_among_the_writes_of_a_commit(serve: Calla
 
 def test_a_write_that_waits_too_long_inside_the_engine_is_503(serve: Callable[..., InProcess]) -> None:
     server = serve(group_writes=True, settings=Settings(write_queue_seconds=0.1))
-    with line_of(server).held():
+    with queue_of(server).held():
         late = adding(server, "late")()
     assert (late.status_code, late.headers["retry-after"]) == (503, "1")
     assert adding(server, "early")().status_code == 200
@@ -146,23 +146,23 @@ def test_a_turn_that_is_given_while_its_waiter_leaves_is_nobodys() -> None:
 
 def test_nothing_is_kept_for_branches_that_are_gone(serve: Callable[..., InProcess]) -> None:
     server = serve(group_writes=True)
-    lines, work = server.graph.context.lines, server.server.state.work
-    assert lines is not None
+    queues, work = server.graph.context.queues, server.server.state.work
+    assert queues is not None
     for number in range(3):
         server.graph.branches.create(f"b{number}")
         body = {"query": ADD, "params": {"name": "x"}, "branch": f"b{number}"}
         assert server.post("mutate", body).status_code == 200
         assert server.ask("DELETE", f"branches/b{number}").status_code == 200
-    assert (len(lines), len(work._turns)) == (0, 0)
+    assert (len(queues), len(work._turns)) == (0, 0)
 
 
 def test_a_line_is_the_same_for_all_who_stand_in_it_and_gone_with_the_last() -> None:
-    lines = Lines()
-    line = lines.of("main", full=True)
-    assert lines.of("main", full=True) is line
-    assert (lines.of("main", full=False) is line, len(lines)) == (False, 1)
-    del line
-    assert len(lines) == 0
+    queues = WriteQueues()
+    queue = queues.of("main", full=True)
+    assert queues.of("main", full=True) is queue
+    assert (queues.of("main", full=False) is queue, len(queues)) == (False, 1)
+    del queue
+    assert len(queues) == 0
 
 
 def test_only_so_many_branches_are_kept_in_memory_and_all_can_be_read(

@@ -7,19 +7,14 @@ theirs. Whole columns are converted at once.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog import wide
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import EntityType
-from omnigraph.catalog.types import PropertyType
-from omnigraph.catalog.values import millis_of
 from omnigraph.errors import ConstraintError, InputError
 
 _JSON_SPECIAL = r'["\\\x00-\x1f]'
@@ -40,19 +35,6 @@ def id_from_key(entity: EntityType, columns: Mapping[str, pa.Array | pa.ChunkedA
     quoted = [_json_string(text) for text in texts]
     inner = pc.binary_join_element_wise(*quoted, ",")
     return pc.binary_join_element_wise("[", inner, "]", "")
-
-
-def id_from_values(entity: EntityType, values: Mapping[str, Any]) -> str:
-    """The id of one node, from plain Python values of its key properties."""
-    columns = {name: _one(entity.properties[name].type, values[name]) for name in entity.key}
-    return str(id_from_key(entity, columns)[0].as_py())
-
-
-def _one(kind: PropertyType, value: Any) -> pa.Array:
-    if isinstance(value, dt.datetime):  # Arrow would cut a time to its day
-        moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
-        return pa.array([millis_of(moment)], pa.int64()).view(pa.date64())
-    return pa.array([value], type=arrow_type(kind))
 
 
 def key_text(entity: EntityType, name: str, column: pa.Array | pa.ChunkedArray) -> pa.StringArray:

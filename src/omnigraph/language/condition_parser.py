@@ -33,8 +33,8 @@ class ConditionParser(Cursor):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self._depths: dict[int, tuple[int, object]] = {}
-        """Of every tree that was made how deep it is; the tree itself keeps its identity from being another's."""
+        self._depths: dict[Span, int] = {}
+        """How deep the tree over a stretch of the text is; a tree over it reads at least one token more."""
 
     # --- conditions
 
@@ -299,10 +299,10 @@ class ConditionParser(Cursor):
 
     def _made(self, tree: _Tree, *parts: _Either) -> _Tree:
         """A tree over parts, unless it is deeper than what reads trees can bear."""
-        depth = 1 + max((self._depths.get(id(part), (0, None))[0] for part in parts), default=0)
+        depth = 1 + max((self._depths.get(part.span, 0) for part in parts), default=0)
         if depth > DEPTH_MAX:
             raise self._too_deep()
-        self._depths[id(tree)] = depth, tree
+        self._depths[tree.span] = depth
         return tree
 
     def _too_deep(self) -> ParseError:

@@ -1,14 +1,14 @@
 """A plan as a tree that people can read and programs can take apart.
 
-The tree says what the query means, in the order a reader thinks of it. Whoever runs the plan may attach facts to its
-nodes (rows, seconds, why this order) through `with_facts`.
+The tree says what the query means, in the order a reader thinks of it. Whoever runs the plan gives its
+nodes facts (rows, seconds, why this order).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.language.literals import float_text, string_text
@@ -44,10 +44,6 @@ class Explanation:
     def to_text(self) -> str:
         """The tree as indented lines."""
         return "\n".join(self._lines("", ""))
-
-    def with_facts(self, facts: Mapping[str, Any]) -> Explanation:
-        """The same node with more facts."""
-        return replace(self, facts={**self.facts, **facts})
 
     def __str__(self) -> str:
         return self.to_text()

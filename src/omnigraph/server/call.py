@@ -320,7 +320,7 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
         except Exception as exc:  # noqa: BLE001 - what a write ends with is its answer, and is kept under its key
             return answer_of(exc, request_id=call.request_id, hidden=hidden)
 
-    together = write.together and call.graph.context.lines is not None
+    together = write.together and call.graph.context.queues is not None
     return await call.state.work.write(call.served.graph_id, write.branch, run, together=together)
 
 

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from omnigraph.engine.write.attached import waiting_until
-from omnigraph.engine.write.line import TOGETHER_MAX
+from omnigraph.engine.write.queue import TOGETHER_MAX
 from omnigraph.server.errors import HttpRefusal
 from omnigraph.server.settings import Settings
 from omnigraph.server.turns import Turn

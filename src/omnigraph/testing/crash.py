@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from omnigraph import failpoints
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.coordination.owner import Liveness, this_process
 from omnigraph.engine.operations.verify import verify
 from omnigraph.engine.recovery import audit
@@ -379,7 +379,7 @@ def _pinned(graph: Graph) -> dict[str, list[object]]:
 def check_nobody_waits(root: str) -> None:
     """Demand that a process which lives on after an interrupt keeps nothing that others would wait for.
 
-    No claim and no lock is left, an intent is given up at once and not when its lease runs out, and neither a gate of
+    No claim and no lock is left, an intent is given up at once and not when its lease runs out, and neither a mutex of
     this process nor a turn of this machine is taken.
     """
     context = connect(root, read_only=True).context
@@ -394,7 +394,7 @@ def check_nobody_waits(root: str) -> None:
         assert intents.liveness(intent) is not Liveness.LIVE, "this process believes to be at work"
     branches = [stored_branch(name) for name in context.manifest.branches()]
     keys = [(key, branch) for key in context.catalog.tables for branch in branches]
-    assert not Gates.at(context.root).busy(keys), "a gate or a turn stays taken"
+    assert not Mutexes.at(context.root).busy(keys), "a mutex or a turn stays taken"
 
 
 def _check_audit(graph: Graph, audited_before: int) -> int:

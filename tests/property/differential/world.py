@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.together import Ask, written_together
+
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
 from omnigraph.errors import GraphError
@@ -20,7 +22,6 @@ from omnigraph.graph import Graph
 from omnigraph.plan import compile_query
 from omnigraph.plan.parameters import bind
 from omnigraph.plan.statements import WritePlan
-from omnigraph.testing.together import Ask, written_together
 
 PERSON = """node Person {{
     key: String @key

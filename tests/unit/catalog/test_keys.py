@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.catalog.keys import id_from_key, id_from_values
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.keys import id_from_key
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.resolve import compile_schema
+from omnigraph.catalog.types import PropertyType
+from omnigraph.catalog.values import millis_of
 from omnigraph.errors import ConstraintError, InputError
 
 
 def node(text: str) -> NodeType:
     return compile_schema(f"node A {{ {text} }}").nodes["A"]
+
+
+def id_from_values(entity: NodeType, values: Mapping[str, Any]) -> str:
+    """The id of one node, from plain Python values of its key properties."""
+    columns = {name: _one(entity.properties[name].type, values[name]) for name in entity.key}
+    return str(id_from_key(entity, columns)[0].as_py())
+
+
+def _one(kind: PropertyType, value: Any) -> pa.Array:
+    if isinstance(value, dt.datetime):  # Arrow would cut a time to its day
+        moment = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value
+        return pa.array([millis_of(moment)], pa.int64()).view(pa.date64())
+    return pa.array([value], type=arrow_type(kind))
 
 
 @pytest.mark.parametrize(

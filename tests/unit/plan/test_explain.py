@@ -1,5 +1,6 @@
 """Plans as trees."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.catalog.resolve import compile_schema
@@ -69,7 +70,7 @@ def test_a_mutation_lists_its_statements() -> None:
 
 def test_facts_of_an_execution_stand_beside_a_step() -> None:
     tree = explain(compile_query(HARBOUR, "query q() { match { $v: Berth } return { $v } }"))
-    measured = tree.with_facts({"rows": 2})
+    measured = replace(tree, facts={"rows": 2})
     assert measured.to_text().splitlines()[0] == "query q()  [rows=2]"
     assert measured.to_json() == {
         "operator": "query",

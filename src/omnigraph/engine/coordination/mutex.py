@@ -1,8 +1,9 @@
 """One writer at a time per table and branch, within one process.
 
-Gates order the writers of a process so that they rarely meet in storage. Writers of other processes on the machine are
-asked to take turns (`turns`), but nothing is protected from them here: the strict table commit and the publish decide.
-Arming, applying, publishing and disarming happen behind the gates of every table written; staging needs none.
+Mutexes order the writers of a process so that they rarely meet in storage. Writers of other processes on the machine
+are asked to take turns (`turns`), but nothing is protected from them here: the strict table commit and the publish
+decide. A write holds the mutexes of every table it writes while it arms, applies, publishes and disarms; staging needs
+none.
 
 Writers stand in one line per graph, and each waits for those before it that want a table it wants, so no two wait for
 each other. An interrupt may come at any step, so there is no lock that somebody could leave locked: standing in the
@@ -25,7 +26,7 @@ from omnigraph.errors import ConflictError, InternalError
 from omnigraph.ids import TableKey
 from omnigraph.interrupts import holding
 
-GateKey = tuple[TableKey, str | None]
+MutexKey = tuple[TableKey, str | None]
 """A table and the branch written, None being main."""
 
 WAIT_SECONDS = 60.0
@@ -37,14 +38,14 @@ LOOK_SECONDS = 0.02
 T = TypeVar("T")
 
 
-def _order(key: GateKey) -> tuple[str, str]:
+def _order(key: MutexKey) -> tuple[str, str]:
     return (key[0], key[1] or "")
 
 
-class Gates:
-    """The gates of one graph in this process; `Gates.at` gives every handle of a root the same ones."""
+class Mutexes:
+    """The mutexes of one graph in this process; `Mutexes.at` gives every handle of a root the same ones."""
 
-    _shared: ClassVar[dict[str, Gates]] = {}
+    _shared: ClassVar[dict[str, Mutexes]] = {}
 
     def __init__(self, turns: Turns | None = None) -> None:
         self._turns = turns
@@ -52,21 +53,21 @@ class Gates:
         self._line: deque[weakref.ref[_Place]] = deque()
 
     @classmethod
-    def at(cls, root: str) -> Gates:
-        """The process-wide gates of a canonical root."""
+    def at(cls, root: str) -> Mutexes:
+        """The process-wide mutexes of a canonical root."""
         found = cls._shared.get(root)
         # Of two threads that come at once, both are given what the first has put there.
         return found if found is not None else cls._shared.setdefault(root, cls(Turns(root)))
 
-    def busy(self, keys: Iterable[GateKey]) -> bool:
-        """True when somebody holds one of the gates, or has the turn, right now; only a hint."""
+    def busy(self, keys: Iterable[MutexKey]) -> bool:
+        """True when somebody holds one of the mutexes, or has the turn, right now; only a hint."""
         wanted = frozenset(keys)
         if any(wanted & other.keys for other in self._standing()):
             return True
         return self._turns is not None and self._turns.busy(wanted)
 
-    def behind(self, keys: Iterable[GateKey], body: Callable[[], T], *, timeout_seconds: float = WAIT_SECONDS) -> T:
-        """Run `body` while holding all of these gates.
+    def hold(self, keys: Iterable[MutexKey], body: Callable[[], T], *, timeout_seconds: float = WAIT_SECONDS) -> T:
+        """Run `body` while holding all of these mutexes.
 
         Raises:
             ConflictError: another writer of this process kept a table for longer than the timeout.
@@ -75,18 +76,18 @@ class Gates:
         held = self.holder()
         return holding(lambda: held.take(keys, timeout_seconds=timeout_seconds), body, held.release)
 
-    def holder(self) -> HeldGates:
-        """Somebody who may take gates, and holds none yet."""
-        return HeldGates(self, self._turns)
+    def holder(self) -> HeldMutexes:
+        """Somebody who may take mutexes, and holds none yet."""
+        return HeldMutexes(self, self._turns)
 
     def _before(self, place: _Place) -> _Place | None:
-        """Who came first and wants a gate that this one wants."""
+        """Who came first and wants a mutex that this one wants."""
         for other in self._standing():
             if other is place:
                 return None
             if other.keys & place.keys:
                 if other.thread == place.thread:
-                    raise InternalError(f"this writer already holds the gate of '{place.shared_with(other)[0]}'")
+                    raise InternalError(f"this writer already holds the mutex of '{place.shared_with(other)[0]}'")
                 return other
         return None
 
@@ -118,26 +119,26 @@ class _Place:
 
     __slots__ = ("__weakref__", "keys", "standing", "thread", "wake")
 
-    def __init__(self, keys: Iterable[GateKey]) -> None:
+    def __init__(self, keys: Iterable[MutexKey]) -> None:
         self.keys = frozenset(keys)
         self.thread = threading.get_ident()
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.standing = True
 
-    def shared_with(self, other: _Place) -> GateKey:
+    def shared_with(self, other: _Place) -> MutexKey:
         return min(self.keys & other.keys, key=_order)
 
 
-class HeldGates:
-    """The gates one writer holds: none before `take`, and none after `release`. Use it within `holding`."""
+class HeldMutexes:
+    """The mutexes one writer holds: none before `take`, and none after `release`. Use it within `holding`."""
 
-    def __init__(self, gates: Gates, turns: Turns | None) -> None:
-        self._gates, self._turns = gates, turns
+    def __init__(self, mutexes: Mutexes, turns: Turns | None) -> None:
+        self._mutexes, self._turns = mutexes, turns
         self._place: _Place | None = None
         self._turns_held: list[io.FileIO] = []
 
-    def take(self, keys: Iterable[GateKey], *, timeout_seconds: float = WAIT_SECONDS) -> None:
-        """Wait for all of these gates; whoever holds some gives them back first.
+    def take(self, keys: Iterable[MutexKey], *, timeout_seconds: float = WAIT_SECONDS) -> None:
+        """Wait for all of these mutexes; whoever holds some gives them back first.
 
         Raises:
             ConflictError: another writer of this process kept a table for longer than the timeout.
@@ -146,8 +147,8 @@ class HeldGates:
         self.release()
         deadline = time.monotonic() + timeout_seconds
         place = self._place = _Place(keys)
-        self._gates._line.append(weakref.ref(place))
-        while (before := self._gates._before(place)) is not None:
+        self._mutexes._line.append(weakref.ref(place))
+        while (before := self._mutexes._before(place)) is not None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConflictError(
@@ -164,12 +165,12 @@ class HeldGates:
                 if turn is not None:
                     self._turns_held.append(turn)
 
-    def covers(self, keys: Iterable[GateKey]) -> bool:
-        """True when all of these gates are held."""
+    def covers(self, keys: Iterable[MutexKey]) -> bool:
+        """True when all of these mutexes are held."""
         return self._place is not None and self._place.keys.issuperset(keys)
 
     def release(self) -> None:
-        """Open the gates; doing so twice, or before any is held, is harmless."""
+        """Give the mutexes back; doing so twice, or before any is held, is harmless."""
         while self._turns_held:
             self._turns_held[-1].close()
             self._turns_held.pop()
@@ -177,4 +178,4 @@ class HeldGates:
         if place is not None:
             place.standing = False
             self._place = None
-            self._gates._wake_others(place)
+            self._mutexes._wake_others(place)

@@ -20,6 +20,7 @@ from omnigraph.engine.ingest.staged import Staged, StagedLoad, StagedQuestions
 from omnigraph.engine.rules.questions import NONE, Answers, Questions
 from omnigraph.engine.rules.statement import Answer, Degree, End, Identity, Unique
 from omnigraph.engine.storage.fragments import read_fragment
+from omnigraph.engine.storage.packing import packs
 from omnigraph.ids import TableKey, node_key
 
 IDS_MAX = 8_000_000
@@ -74,7 +75,9 @@ class QuickQuestions(StagedQuestions):
         if staged.rows > ROWS_MAX or not all(self._nodes_fit(end.node_type) for end in ends):
             return super().missing(ends)
         nodes = [(end.column, self._nodes(end.node_type)) for end in ends]
-        is_proved = all(_in_threads(lambda group: _all_known(staged, group, nodes), _groups(staged.fragments)))
+        # Every lookup builds the table of ids anew, so few large groups cost least.
+        groups = packs(staged.fragments, lambda fragment: fragment.rows, GROUP_ROWS)
+        is_proved = all(_in_threads(lambda group: _all_known(staged, group, nodes), groups))
         return NONE if is_proved else super().missing(ends)
 
     def _nodes_fit(self, type_name: str) -> bool:
@@ -123,19 +126,6 @@ def _all_known(staged: Staged, group: Sequence[StagedFragment], ends: Sequence[t
         [batch for each in group for batch in read_fragment(staged.target.uri, each.text, columns)]
     )
     return all(bool(pc.all(pc.is_in(rows[name], value_set=known)).as_py()) for name, known in ends)
-
-
-def _groups(fragments: Sequence[StagedFragment]) -> list[list[StagedFragment]]:
-    """Fragments gathered by rows: every lookup builds the table of ids anew, so few large ones cost least."""
-    groups: list[list[StagedFragment]] = []
-    filled = GROUP_ROWS
-    for fragment in fragments:
-        if filled + fragment.rows > GROUP_ROWS:
-            groups.append([])
-            filled = 0
-        groups[-1].append(fragment)
-        filled += fragment.rows
-    return groups
 
 
 def _in_threads(act: Callable[[list[StagedFragment]], bool], groups: Sequence[list[StagedFragment]]) -> Iterator[bool]:

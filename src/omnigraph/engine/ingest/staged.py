@@ -11,6 +11,7 @@ from omnigraph.engine.ingest.tables_at import TableAt
 from omnigraph.engine.rules.questions import NONE, Answers, Questions
 from omnigraph.engine.rules.statement import Answer, Degree, End, Identity, Unique
 from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.packing import packs
 from omnigraph.ids import TableKey
 
 ROW_ID, ROW_ADDRESS, POSITION = "_rowid", "_rowaddr", "@position"
@@ -111,15 +112,8 @@ class StagedQuestions:
 
 def fragment_groups(handle: TableHandle, rows: int = TASK_ROWS) -> list[list[int]]:
     """Fragments gathered into tasks: large ones alone, small ones together."""
-    groups: list[list[int]] = []
-    filled = rows
-    for fragment in handle.fragments():
-        if filled + fragment.live_rows > rows:
-            groups.append([])
-            filled = 0
-        groups[-1].append(fragment.id)
-        filled += fragment.live_rows
-    return groups
+    groups = packs(handle.fragments(), lambda fragment: fragment.live_rows, rows)
+    return [[fragment.id for fragment in group] for group in groups]
 
 
 def split_position(position: int) -> tuple[int, int]:

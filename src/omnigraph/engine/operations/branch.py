@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from omnigraph.engine.coordination.branch_lock import BranchLock, keeping, locked_branch, tags_being_made
 from omnigraph.engine.coordination.makers import maker_of, record_maker
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.coordination.schema_lock import refuse_while_locked
 from omnigraph.engine.manifest.lineage import apart, live_bases
 from omnigraph.engine.manifest.records import REQUEST, CommitRecord
@@ -42,7 +42,7 @@ from omnigraph.failpoints import (
 from omnigraph.ids import MAIN, BranchName, Moment, TableKey, overlaps, parse_branch, stored_branch
 
 _log = logging.getLogger(__name__)
-_GATE = TableKey("__branches__")
+_BRANCHES = TableKey("__branches__")
 
 T = TypeVar("T")
 
@@ -197,8 +197,8 @@ def _one_at_a_time(
     locked: Callable[[IntentStore, str, Callable[[BranchLock], T]], T] = locked_branch,
 ) -> T:
     """Refs have no compare-and-swap, so those who change them take turns."""
-    gates, intents = Gates.at(context.root), context.recovery.intents
-    return gates.behind([(_GATE, None)], lambda: locked(intents, branch, body))
+    mutexes, intents = Mutexes.at(context.root), context.recovery.intents
+    return mutexes.hold([(_BRANCHES, None)], lambda: locked(intents, branch, body))
 
 
 def _refuse_read_only(context: GraphContext) -> None:

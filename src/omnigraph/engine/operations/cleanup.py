@@ -18,7 +18,7 @@ from functools import partial
 from omnigraph.engine.commit.drift import check
 from omnigraph.engine.coordination.branch_lock import BranchLock, await_branch_changes, cleaning, locked_branch
 from omnigraph.engine.coordination.heartbeat import living_writers
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.manifest.lineage import live_bases
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.forget import forget_unreadable_states
@@ -145,8 +145,8 @@ def cleanup(
     snapshots = _snapshots(context)
     main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)
     keys = [(key, None) for key in main.entries]
-    return Gates.at(context.root).behind(
-        keys, lambda: cleaning(context.recovery.intents, lambda lock: _behind_gates(context, bounds, lock))
+    return Mutexes.at(context.root).hold(
+        keys, lambda: cleaning(context.recovery.intents, lambda lock: _holding_mutexes(context, bounds, lock))
     )
 
 
@@ -166,8 +166,8 @@ def _bounds(keep_versions: int | None, older_than: timedelta | None) -> _Bounds:
     return _Bounds(keep_versions, older_than)
 
 
-def _behind_gates(context: GraphContext, bounds: _Bounds, lock: BranchLock) -> CleanupReport:
-    # Again, behind the gates: from here on no writer of this process can arm an intent.
+def _holding_mutexes(context: GraphContext, bounds: _Bounds, lock: BranchLock) -> CleanupReport:
+    # Again, holding the mutexes: from here on no writer of this process can arm an intent.
     refuse_while_pending(context.recovery, "cleanup")
     snapshots = _settled_snapshots(context)
     main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)

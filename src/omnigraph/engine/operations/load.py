@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from omnigraph.catalog.defaults import at_moment
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.partial import partial
@@ -23,6 +25,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
 from omnigraph.engine.rules.validate import check_duplicate_ids, check_unique_input
 from omnigraph.engine.values.defaults import this_moment
+from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Joining, write_together
@@ -132,18 +135,7 @@ def _load(
 
     def prepare(transaction: Transaction) -> Transaction:
         for key, table in tables.items():
-            entity = context.catalog.tables[key]
-            if mode is LoadMode.OVERWRITE:
-                transaction.replace(entity, table)
-            elif mode is LoadMode.UPDATE:
-                transaction.patch(entity, table)
-            elif mode is LoadMode.MERGE and key in rows.with_ids:
-                transaction.upsert(entity, table, ids_differ=bool(entity.key))
-            else:
-                transaction.insert(entity, table, ids_are_fresh=key not in rows.with_ids)
-            pending = transaction.pending(key)
-            if pending is not None:
-                pending.values_checked = True
+            _put(transaction, context.catalog.tables[key], table, mode, ids_given=key in rows.with_ids)
         transaction.foretell(hear, lambda: loaded)
         return transaction
 
@@ -160,6 +152,21 @@ def _load(
         phases={"read": parsed - started, "write": finished - parsed},
         bytes_written=sum(each.staged.bytes_added for each in written.value.writes.values() if each.staged is not None),
     )
+
+
+def _put(transaction: Transaction, entity: Entity, table: pa.Table, mode: LoadMode, *, ids_given: bool) -> None:
+    """Bring the rows of one type into a write, as the mode says; their values were checked as they were read."""
+    if mode is LoadMode.OVERWRITE:
+        transaction.replace(entity, table)
+    elif mode is LoadMode.UPDATE:
+        transaction.patch(entity, table)
+    elif mode is LoadMode.MERGE and ids_given:
+        transaction.upsert(entity, table, ids_differ=bool(entity.key))
+    else:
+        transaction.insert(entity, table, ids_are_fresh=not ids_given)
+    pending = transaction.pending(entity.table_key)
+    if pending is not None:
+        pending.values_checked = True
 
 
 def reading_catalog(catalog: Catalog, mode: LoadMode | str) -> Catalog:

@@ -22,7 +22,7 @@ from omnigraph.engine.commit.kinds import OPTIMIZE
 from omnigraph.engine.commit.path import commit_once
 from omnigraph.engine.commit.request import CommitRequest, Requirements, Step, TableCommit
 from omnigraph.engine.coordination.heartbeat import Heartbeat
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.manifest.records import TableEntry, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.sweep import refuse_while_pending
@@ -153,8 +153,8 @@ def _run(context: GraphContext, author: _Author, concurrency: int) -> OptimizeRe
     productive = [work for work in works if work.productive]
     commit_id = None
     if productive:
-        gates, gate_keys = Gates.at(context.root), [(work.entry.table_key, None) for work in productive]
-        commit_id, done = gates.behind(gate_keys, lambda: _take(context, author, snapshot, productive, began))
+        mutexes, written = Mutexes.at(context.root), [(work.entry.table_key, None) for work in productive]
+        commit_id, done = mutexes.hold(written, lambda: _take(context, author, snapshot, productive, began))
         reports.update(done)
     return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from omnigraph.engine.commit.kinds import REPAIR
 from omnigraph.engine.commit.path import commit_once
 from omnigraph.engine.commit.request import CommitRequest, TablePointer
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.manifest.records import TableEntry, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery.sweep import refuse_while_pending
@@ -107,7 +107,7 @@ def repair(
         tables = tuple(_with_action(table, confirm=confirm, force=force, discard=discard) for table in seen)
         return _carry_out(context, snapshot, tables, said)
 
-    return Gates.at(context.root).behind(keys, settle)
+    return Mutexes.at(context.root).hold(keys, settle)
 
 
 def _inspect(context: GraphContext, entry: TableEntry) -> TableRepair:

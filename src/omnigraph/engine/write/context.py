@@ -16,7 +16,7 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.external import ExternalBlobs
 from omnigraph.engine.write.compaction import FoldsAhead
 from omnigraph.engine.write.gate import WriteGate, admit
-from omnigraph.engine.write.line import Lines
+from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.ids import MAIN, Moment, check_actor, parse_branch
 
 
@@ -38,7 +38,7 @@ class GraphContext:
     kept_diffs: KeptDiffs = field(default_factory=KeptDiffs, compare=False)
     listener: PublishListener = field(default_factory=Nobody, compare=False)
     """Who hears of what is committed: the reader of the graph, where there is one."""
-    lines: Lines | None = field(default=None, compare=False)
+    queues: WriteQueues | None = field(default=None, compare=False)
     """Where writes wait for each other to be published together; None where each is published by itself."""
 
     @property

@@ -22,7 +22,7 @@ from omnigraph.engine.storage.durability import is_full
 from omnigraph.engine.write.attached import detached, patience
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.layer import LaidView, Layer
-from omnigraph.engine.write.line import Place
+from omnigraph.engine.write.queue import Place
 from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.engine.write.writer import Written, write
 from omnigraph.errors import (
@@ -73,24 +73,24 @@ class Joining(Generic[T]):
 def write_together(joining: Joining[T], *, base: Snapshot | None = None, apart: bool = False) -> Written[T]:
     """Run one write to its end, together with others of its branch where the graph groups writes.
 
-    A write that is bound to a commit or to a snapshot is written by itself. One that keeps `apart` waits in line as the
-    others do, so that they do not overtake each other, and is published alone.
+    A write that is bound to a commit or to a snapshot is written by itself. One that keeps `apart` waits as the others
+    do, so that they do not overtake each other, and is published alone.
 
     Raises:
         UnavailableError: it could not begin in time; nothing changed.
         As `write`.
     """
-    lines = joining.context.lines
-    if lines is None or base is not None or joining.request.if_commit is not None:
+    queues = joining.context.queues
+    if queues is None or base is not None or joining.request.if_commit is not None:
         return joining.alone(base)
     member = Member(joining, apart=apart)
-    line = lines.of(joining.request.branch, full=is_full(joining.context.store.durability))
-    line.carry_out(member, lambda members: Group(members).carry_out())
+    queue = queues.of(joining.request.branch, full=is_full(joining.context.store.durability))
+    queue.carry_out(member, lambda members: Group(members).carry_out())
     return member.outcome()
 
 
 class Member(Place, Generic[T]):
-    """One write in the line, and what becomes of it."""
+    """One write in the queue, and what becomes of it."""
 
     def __init__(self, joining: Joining[T], *, apart: bool = False) -> None:
         super().__init__(object() if apart else joining.context.catalog, patience())

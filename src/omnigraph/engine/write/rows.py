@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -214,10 +213,3 @@ class PendingTable:
 def _stored(entity: Entity, rows: pa.Table) -> pa.Table:
     """The columns of the table alone, under its own schema: what required columns promise is checked by now."""
     return wide.plain_table(rows, row_schema(entity)) if rows.num_rows else no_rows(entity)
-
-
-def is_among(ids: pa.ChunkedArray | pa.Array, sought: pa.Array) -> npt.NDArray[np.bool_]:
-    """Whether each id is one of those sought."""
-    if not len(sought):
-        return np.zeros(len(ids), dtype=np.bool_)
-    return np.asarray(pc.is_in(ids, value_set=sought), dtype=np.bool_)

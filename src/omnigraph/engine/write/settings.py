@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from omnigraph.engine.commit.kinds import SETTINGS
 from omnigraph.engine.commit.path import commit_once
 from omnigraph.engine.commit.request import CommitRequest, TableCommit
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext
 from omnigraph.engine.storage.staged import stage_config
@@ -38,12 +38,12 @@ def strip_main(context: GraphContext, actor: str | None = None) -> bool:
     found = tables_with_removal(context.manifest.snapshot(MAIN))
     if found:
         keys = [(key, None) for key in found]
-        Gates.at(context.root).behind(keys, lambda: strip(context.recovery, MAIN, found, actor))
+        Mutexes.at(context.root).hold(keys, lambda: strip(context.recovery, MAIN, found, actor))
     return bool(found)
 
 
 def strip(recovery: RecoveryContext, branch: str, keys: Iterable[TableKey], actor: str | None = None) -> None:
-    """Take the settings off some tables of a branch, as one commit; the caller holds their gates.
+    """Take the settings off some tables of a branch, as one commit; the caller holds their mutexes.
 
     Raises:
         ConflictError: another writer was faster; nothing changed.

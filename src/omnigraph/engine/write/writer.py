@@ -18,7 +18,7 @@ from omnigraph import failpoints
 from omnigraph.engine.commit.path import Committed
 from omnigraph.engine.commit.stale import StaleWrite
 from omnigraph.engine.coordination.heartbeat import Heartbeat
-from omnigraph.engine.coordination.mutex import GateKey, Gates
+from omnigraph.engine.coordination.mutex import Mutexes, MutexKey
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.write.commit import commit_transaction
@@ -86,7 +86,7 @@ def write(
 
 
 class _Attempts:
-    """The attempts of one write; from the second on it keeps its gates, so that its own process cannot starve it."""
+    """The attempts of one write; from the second on it keeps its mutexes, so that its own process cannot starve it."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class _Attempts:
         fragments: WrittenFragments | None,
     ) -> None:
         self._context, self._recovery, self._request, self._base = context, recovery, request, base
-        self._gates = Gates.at(context.root)
-        self._held = self._gates.holder()
+        self._mutexes = Mutexes.at(context.root)
+        self._held = self._mutexes.holder()
         self._strict: dict[TableKey, int] = {}
         self._involved: list[TableKey] = []
         self._fragments = fragments or WrittenFragments()
@@ -117,7 +117,7 @@ class _Attempts:
                 self._base = None
                 time.sleep(random.uniform(0, _BACKOFF_SECONDS * 2**counted))
                 # Waiting for every table involved, the read ones too, makes the next attempt likely to be the last.
-                self._enter_gates(_gate_keys(self._involved, self._request.branch))
+                self._take_mutexes(_mutex_keys(self._involved, self._request.branch))
 
     def _attempt_on_living(self, prepare: Callable[[Transaction], T]) -> Written[T]:
         """One attempt; when what it reads was removed under it, by cleanup or with its branch, it is merely stale."""
@@ -155,7 +155,7 @@ class _Attempts:
         if not transaction.writes:
             return Written(value, None)
         failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
-        self._enter_gates(_gate_keys(transaction.writes, request.branch))
+        self._take_mutexes(_mutex_keys(transaction.writes, request.branch))
         committed = commit_transaction(self._recovery, transaction, self._deadline)
         self._offer_folds(committed, transaction)
         return Written(value, committed)
@@ -181,7 +181,7 @@ class _Attempts:
         branch = self._request.branch
         found = tables_with_removal(transaction.snapshot, transaction.writes)
         if found:
-            self._enter_gates(_gate_keys(transaction.writes, branch))
+            self._take_mutexes(_mutex_keys(transaction.writes, branch))
             strip(self._recovery, branch, found, self._request.actor)
             raise StaleWrite(ConflictError("the tables were changed by their upkeep — retry"), counts=False)
 
@@ -195,14 +195,14 @@ class _Attempts:
 
     def _queue_up(self, tables: Iterable[TableKey]) -> None:
         """When others of this process are at the tables, preparing now would only be repeated."""
-        keys = _gate_keys(tables, self._request.branch)
-        if keys and self._gates.busy(keys):
-            self._enter_gates(keys)
+        keys = _mutex_keys(tables, self._request.branch)
+        if keys and self._mutexes.busy(keys):
+            self._take_mutexes(keys)
 
-    def _enter_gates(self, keys: list[GateKey]) -> None:
+    def _take_mutexes(self, keys: list[MutexKey]) -> None:
         if not self._held.covers(keys):
             self._held.take(keys, timeout_seconds=max(0.0, self._deadline - time.monotonic()))
 
 
-def _gate_keys(tables: Iterable[TableKey], branch: str) -> list[GateKey]:
+def _mutex_keys(tables: Iterable[TableKey], branch: str) -> list[MutexKey]:
     return [(key, stored_branch(branch)) for key in tables]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.merge_workers import InProcess
 
 from omnigraph.engine.ingest import choice
 from omnigraph.engine.ingest.tables_at import TableAt
@@ -15,7 +16,6 @@ from omnigraph.engine.write import writer
 from omnigraph.errors import ExecutionError, InputError
 from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import node_key
-from omnigraph.testing.workers import InProcess
 
 SCHEMA = "node P { k: String @key  n: I32?  v: Vector(2)? }"
 

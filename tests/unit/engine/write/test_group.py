@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.engine.write import group
 from omnigraph.engine.write.attached import waiting_until
-from omnigraph.engine.write.line import Line, Place
+from omnigraph.engine.write.queue import Place, WriteQueue
 from omnigraph.errors import ConstraintError, ExpectedVersionMismatchError, UnavailableError
 from omnigraph.graph import Graph, connect, create
 
@@ -33,21 +33,21 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield opened
 
 
-def line_of(graph: Graph) -> Line[Any]:
-    lines = graph.context.lines
-    assert lines is not None
-    return lines.of("main", full=False)
+def queue_of(graph: Graph) -> WriteQueue[Any]:
+    queues = graph.context.queues
+    assert queues is not None
+    return queues.of("main", full=False)
 
 
 def at_once(graph: Graph, calls: list[Callable[[], Any]]) -> list[Future[Any]]:
     """Let the calls wait for each other, in this order, and then go."""
-    line = line_of(graph)
+    queue = queue_of(graph)
     running: list[Future[Any]] = []
-    with ThreadPoolExecutor(len(calls)) as pool, line.held():
+    with ThreadPoolExecutor(len(calls)) as pool, queue.held():
         for call in calls:
             running.append(pool.submit(call))
             until = time.monotonic() + 10
-            while line.length < len(running):
+            while queue.length < len(running):
                 assert time.monotonic() < until
                 time.sleep(0.001)
     return running
@@ -122,13 +122,13 @@ def test_small_loads_join_and_conditional_writes_do_not(graph: Graph) -> None:
     assert "ann" in str(second.exception())
     writes = graph.history.show(first.result().commit_id).writes
     assert [(each.name, dict(each.tables)) for each in writes] == [("load", {"node:Person": 1}), ("add", {})]
-    with line_of(graph).held():
+    with queue_of(graph).held():
         head = graph.snapshot().head
         assert graph.mutate(ADD, {"name": "eve"}, if_commit=head).commit_id is not None
 
 
 def test_a_write_that_may_not_wait_any_longer_never_begins(graph: Graph) -> None:
-    with line_of(graph).held(), waiting_until(time.monotonic() + 0.05), pytest.raises(UnavailableError):
+    with queue_of(graph).held(), waiting_until(time.monotonic() + 0.05), pytest.raises(UnavailableError):
         graph.mutate(ADD, {"name": "late"})
     graph.mutate(ADD, {"name": "ann"})
     assert [row["p.name"] for row in graph.query(BADGES)] == ["ann"]
@@ -179,7 +179,7 @@ def test_who_follows_an_interrupted_leader_is_written_once(
 
 
 def test_those_of_another_kind_go_with_the_next_leader() -> None:
-    line: Line[Place] = Line()
+    queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []
 
     def lead(places: Any) -> tuple[()]:
@@ -188,9 +188,9 @@ def test_those_of_another_kind_go_with_the_next_leader() -> None:
             place.finish()
         return ()
 
-    with ThreadPoolExecutor(3) as pool, line.held():
+    with ThreadPoolExecutor(3) as pool, queue.held():
         for number, kind in enumerate((0, 0, 1)):
-            pool.submit(line.carry_out, Place(kinds[kind], None), lead)
-            while line.length <= number:
+            pool.submit(queue.carry_out, Place(kinds[kind], None), lead)
+            while queue.length <= number:
                 time.sleep(0.001)
     assert groups == [[0, 0], [1]]

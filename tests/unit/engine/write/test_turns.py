@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph.engine.coordination import file_lock as turns
 from omnigraph.engine.coordination.file_lock import TurnFiles, Turns
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 
 KEY = ("node:A", None)
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,16 +115,16 @@ def test_a_turn_waited_for_while_its_file_is_removed_is_taken_with_a_new_one(fil
 
 
 def test_a_folder_that_vanishes_breaks_nothing(files: TurnFiles) -> None:
-    gates = Gates(Turns("/graph", files))
-    gates.behind([("node:A", None)], lambda: shutil.rmtree(files.folder))
+    mutexes = Mutexes(Turns("/graph", files))
+    mutexes.hold([("node:A", None)], lambda: shutil.rmtree(files.folder))
 
     def replace_the_folder() -> None:
         assert len(os.listdir(files.folder)) == 2
         shutil.rmtree(files.folder)
         Path(files.folder).write_text("a file where the folder was")
 
-    gates.behind([("node:A", None), ("edge:B", None)], replace_the_folder)
-    assert not gates.behind([("node:A", None)], lambda: gates.busy([("edge:B", None)]))
+    mutexes.hold([("node:A", None), ("edge:B", None)], replace_the_folder)
+    assert not mutexes.hold([("node:A", None)], lambda: mutexes.busy([("edge:B", None)]))
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.together import Ask, written_together
 
 from omnigraph import Graph, create
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.write.writer import Written
 from omnigraph.errors import ConstraintError, ExpectedVersionMismatchError, InputError
-from omnigraph.testing.together import Ask, written_together
 
 SCHEMA = """
 node Person {

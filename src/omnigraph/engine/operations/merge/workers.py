@@ -33,6 +33,7 @@ from omnigraph.engine.operations.merge.plan import Strategy, TableSides, decide
 from omnigraph.engine.operations.merge.sides import TableMeeting
 from omnigraph.engine.operations.merge.virtual import Ancestors, VirtualBase
 from omnigraph.engine.storage.handle import Addresses, TableHandle
+from omnigraph.engine.storage.packing import packs
 from omnigraph.engine.values.entities import Entity
 from omnigraph.ids import CommitId, TableKey
 
@@ -176,7 +177,7 @@ def decide_elsewhere(crew: Crew, meeting: TableMeeting, strategy: Strategy | Non
     """What the target gets of one table, as `decide` says it, found by workers."""
     task, handles = _task(crew, meeting, strategy)
     reads = list(_reads(meeting, task))
-    reading = _Reading(tuple(_gathered(reads)))
+    reading = _Reading(tuple(packs(reads, lambda each: each.rows, READ_ROWS)))
     groups = max(1, -(-sum(each.rows for each in reads) // GROUP_ROWS))
     return _decoded(crew.workers.by_id(reading.read, len(reading.tasks), groups, task.decide), meeting, handles)
 
@@ -233,19 +234,6 @@ def _reads(meeting: TableMeeting, task: TableTask) -> Iterator[_Read]:
     for fragment in meeting.ours.fragments():
         if fragment.files not in then and fragment.live_rows:
             yield _Read(task.found_at, task.versions[task.ours], fragment.id, None, fragment.live_rows)
-
-
-def _gathered(reads: Sequence[_Read]) -> list[list[_Read]]:
-    """Reads by task: large ones alone, small ones together."""
-    found: list[list[_Read]] = []
-    filled = READ_ROWS
-    for each in reads:
-        if filled + each.rows > READ_ROWS:
-            found.append([])
-            filled = 0
-        found[-1].append(each)
-        filled += each.rows
-    return found
 
 
 def _read_ids(wanted: _Read) -> pa.RecordBatch:

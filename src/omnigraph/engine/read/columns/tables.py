@@ -22,6 +22,7 @@ from omnigraph.engine.read.columns.dictionary import IdDictionary
 from omnigraph.engine.read.text.analysis import TextIndex
 from omnigraph.engine.storage.cache import DELETED, SHARED, ByteCache, column_key
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+from omnigraph.engine.storage.packing import packs
 from omnigraph.engine.storage.sorted_values import SortedValues
 
 Ints = npt.NDArray[np.int64]
@@ -80,17 +81,9 @@ class Sized(Protocol):
 
 def group_fragments(fragments: tuple[FragmentInfo, ...]) -> tuple[Group, ...]:
     """Pack small neighbours; a fragment that is appended changes the last group only."""
-    packed: list[list[FragmentInfo]] = []
-    held = GROUP_ROWS_MAX
-    for fragment in fragments:
-        if held + fragment.physical_rows > GROUP_ROWS_MAX:
-            packed.append([])
-            held = 0
-        packed[-1].append(fragment)
-        held += fragment.physical_rows
     return tuple(
         Group(tuple(part), tuple(file for f in part for file in f.files), sum(f.physical_rows for f in part))
-        for part in packed
+        for part in packs(fragments, lambda fragment: fragment.physical_rows, GROUP_ROWS_MAX)
     )
 
 

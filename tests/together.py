@@ -1,7 +1,7 @@
 """Writes that are published together, in a known order and by one thread.
 
 Threads that meet by chance form other groups at every run. `written_together` asks for each write, stops it where it
-would stand in the line, and then leads all of them.
+would wait in the queue, and then leads all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from omnigraph.engine.manifest.records import CommitWrite
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Group, Member
-from omnigraph.engine.write.line import Line, Lines
+from omnigraph.engine.write.queue import WriteQueue, WriteQueues
 from omnigraph.engine.write.writer import Written
 from omnigraph.errors import GraphError
 
@@ -22,11 +22,11 @@ Ask = Callable[[GraphContext], object]
 
 
 class _Stopped(GraphError):
-    """The write stands in the line, and its caller goes away."""
+    """The write waits in the queue, and its caller goes away."""
 
 
-class _Collecting(Line[Any]):
-    """A line that keeps who comes and lets nobody wait."""
+class _Collecting(WriteQueue[Any]):
+    """A queue that keeps who comes and lets nobody wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,23 +37,23 @@ class _Collecting(Line[Any]):
         raise _Stopped("the write waits")
 
 
-class _One(Lines):
-    def __init__(self, line: Line[Any]) -> None:
+class _One(WriteQueues):
+    def __init__(self, queue: WriteQueue[Any]) -> None:
         super().__init__()
-        self._line = line
+        self._queue = queue
 
-    def of(self, branch: str, *, full: bool) -> Line[Any]:
-        return self._line
+    def of(self, branch: str, *, full: bool) -> WriteQueue[Any]:
+        return self._queue
 
 
 Outcome = tuple[CommitWrite | None, Written[Any] | GraphError] | GraphError
-"""What a write did as its commit lists it, and its receipt or refusal; or why it never came to stand in the line."""
+"""What a write did as its commit lists it, and its receipt or refusal; or why it never came to wait in the queue."""
 
 
 def written_together(context: GraphContext, asks: Sequence[Ask]) -> list[Outcome]:
     """Publish several writes together; the outcome of each, in order."""
-    line = _Collecting()
-    waiting = replace(context, lines=_One(line))
+    queue = _Collecting()
+    waiting = replace(context, queues=_One(queue))
     early: dict[int, GraphError] = {}
     for number, ask in enumerate(asks):
         try:
@@ -62,10 +62,10 @@ def written_together(context: GraphContext, asks: Sequence[Ask]) -> list[Outcome
             continue
         except GraphError as refused:
             early[number] = refused
-    left: Sequence[Member[Any]] = tuple(line.members)
+    left: Sequence[Member[Any]] = tuple(queue.members)
     while left:
         left = Group(left).carry_out()
-    ended = iter(line.members)
+    ended = iter(queue.members)
     return [early[number] if number in early else _outcome(next(ended)) for number in range(len(asks))]
 
 

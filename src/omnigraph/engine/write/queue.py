@@ -1,6 +1,6 @@
 """Those who wait for the same branch of a graph, and the one of them who leads.
 
-A writer stands in the line until somebody has carried its write out. Whoever finds nobody leading leads: it takes all
+A writer waits in the queue until somebody has carried its write out. Whoever finds nobody leading leads: it takes all
 who wait, itself included, and is given their writes to carry out together. The lead is held by a lock of C in a `with`
 statement and a place is taken by one assignment, so an interrupt at any step leaves nothing held; a writer that hears
 nothing looks by itself.
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.05
 
 
 class Place:
-    """A place in a line: waiting, taken by a leader, and done. Only those of the same `kind` are taken together."""
+    """A place in a queue: waiting, taken by a leader, and done. Only those of the same `kind` are taken together."""
 
     def __init__(self, kind: object, patience: float | None) -> None:
         self.kind, self.patience = kind, patience
@@ -37,7 +37,7 @@ class Place:
         self._owner: dict[str, str] = {}
 
     def claim(self, who: str) -> bool:
-        """Take it, as its leader or by leaving the line; of two who try one succeeds."""
+        """Take it, as its leader or by leaving the queue; of two who try one succeeds."""
         return self._owner.setdefault("owner", who) == who
 
     def put_back(self) -> None:
@@ -53,7 +53,7 @@ class Place:
 P = TypeVar("P", bound=Place)
 
 
-class Line(Generic[P]):
+class WriteQueue(Generic[P]):
     """Who waits for one branch, first come first."""
 
     def __init__(self) -> None:
@@ -133,24 +133,24 @@ class Line(Generic[P]):
             waiting.wake.put(None)
 
 
-class Lines:
-    """The lines of one graph: of one branch those whose writes are to survive the same.
+class WriteQueues:
+    """The queues of one graph: of one branch those whose writes are to survive the same.
 
-    A line is there for as long as somebody stands in it, because branches come and go.
+    A queue is there for as long as somebody waits in it, because branches come and go.
     """
 
     def __init__(self) -> None:
-        self._lines: weakref.WeakValueDictionary[tuple[str, bool], Line[Any]] = weakref.WeakValueDictionary()
+        self._queues: weakref.WeakValueDictionary[tuple[str, bool], WriteQueue[Any]] = weakref.WeakValueDictionary()
         self._finding = threading.Lock()
 
-    def of(self, branch: str, *, full: bool) -> Line[Any]:
-        """The line of a branch; whoever holds it stands in it."""
+    def of(self, branch: str, *, full: bool) -> WriteQueue[Any]:
+        """The queue of a branch; whoever holds it keeps it."""
         with self._finding:
-            found = self._lines.get((branch, full))
+            found = self._queues.get((branch, full))
             if found is None:
-                found = self._lines[branch, full] = Line()
+                found = self._queues[branch, full] = WriteQueue()
             return found
 
     def __len__(self) -> int:
-        """How many lines there are at this moment."""
-        return len(self._lines)
+        """How many queues there are at this moment."""
+        return len(self._queues)

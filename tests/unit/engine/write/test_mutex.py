@@ -4,24 +4,24 @@ import threading
 
 import pytest
 
-from omnigraph.engine.coordination.mutex import Gates
+from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.errors import ConflictError, InternalError
 
 A, B, C = ("node:A", None), ("edge:B", None), ("edge:C", None)
 
 
-def test_all_handles_of_a_root_share_their_gates():
-    assert Gates.at("/somewhere") is Gates.at("/somewhere")
-    assert Gates.at("/somewhere") is not Gates.at("/elsewhere")
+def test_all_handles_of_a_root_share_their_mutexes():
+    assert Mutexes.at("/somewhere") is Mutexes.at("/somewhere")
+    assert Mutexes.at("/somewhere") is not Mutexes.at("/elsewhere")
 
 
-def test_a_gate_admits_one_writer_and_gives_up_after_its_deadline():
-    gates = Gates()
+def test_a_mutex_admits_one_writer_and_gives_up_after_its_deadline():
+    mutexes = Mutexes()
     failures = []
 
     def other():
         try:
-            gates.behind([B, A], lambda: None, timeout_seconds=0.05)
+            mutexes.hold([B, A], lambda: None, timeout_seconds=0.05)
         except ConflictError as refusal:
             failures.append(refusal)
 
@@ -32,52 +32,52 @@ def test_a_gate_admits_one_writer_and_gives_up_after_its_deadline():
         assert len(failures) == 1
         assert "node:A" in str(failures[0])
         # What it wanted besides is free.
-        assert not gates.busy([B])
+        assert not mutexes.busy([B])
 
-    gates.behind([A], first)
-    assert not gates.busy([A])
+    mutexes.hold([A], first)
+    assert not mutexes.busy([A])
 
 
-def test_taking_a_gate_twice_is_a_bug_and_not_a_deadlock():
-    gates = Gates()
+def test_taking_a_mutex_twice_is_a_bug_and_not_a_deadlock():
+    mutexes = Mutexes()
     with pytest.raises(InternalError):
-        gates.behind([A], lambda: gates.behind([A], lambda: None))
-    assert not gates.busy([A])
+        mutexes.hold([A], lambda: mutexes.hold([A], lambda: None))
+    assert not mutexes.busy([A])
 
 
-def test_branches_and_tables_do_not_share_gates():
-    gates = Gates()
-    held = gates.holder()
+def test_branches_and_tables_do_not_share_mutexes():
+    mutexes = Mutexes()
+    held = mutexes.holder()
     held.take([A])
-    gates.behind([("node:A", "work"), B], lambda: None)
+    mutexes.hold([("node:A", "work"), B], lambda: None)
     assert held.covers([A])
     assert not held.covers([("node:A", "work")])
     held.release()
     assert not held.covers([A])
 
 
-def test_taking_other_gates_gives_back_those_that_were_held():
-    gates = Gates()
-    held = gates.holder()
+def test_taking_other_mutexes_gives_back_those_that_were_held():
+    mutexes = Mutexes()
+    held = mutexes.holder()
     held.take([A])
     held.take([B])
-    assert not gates.busy([A])
-    assert gates.busy([B])
+    assert not mutexes.busy([A])
+    assert mutexes.busy([B])
     held.release()
     held.release()
-    assert not gates.busy([B])
+    assert not mutexes.busy([B])
 
 
 def test_a_writer_that_is_gone_without_a_word_holds_nothing():
-    gates = Gates()
-    held = gates.holder()
+    mutexes = Mutexes()
+    held = mutexes.holder()
     held.take([A])
     del held
-    assert gates.behind([A], lambda: True, timeout_seconds=1)
+    assert mutexes.hold([A], lambda: True, timeout_seconds=1)
 
 
 def test_writers_are_admitted_in_the_order_they_came_and_never_two_at_once():
-    gates = Gates()
+    mutexes = Mutexes()
     inside, most, admitted = [], [], []
 
     def work(number):
@@ -88,7 +88,7 @@ def test_writers_are_admitted_in_the_order_they_came_and_never_two_at_once():
             inside.remove(number)
 
         for _ in range(100):
-            gates.behind([A], body, timeout_seconds=20)
+            mutexes.hold([A], body, timeout_seconds=20)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -100,13 +100,13 @@ def test_writers_are_admitted_in_the_order_they_came_and_never_two_at_once():
 
 
 def test_writers_that_name_their_tables_in_different_orders_never_wait_for_each_other():
-    gates = Gates()
+    mutexes = Mutexes()
     keys = [A, B, C]
     done = []
 
     def work(order):
         for _ in range(200):
-            gates.behind(order, lambda: None, timeout_seconds=20)
+            mutexes.hold(order, lambda: None, timeout_seconds=20)
         done.append(True)
 
     threads = [threading.Thread(target=work, args=(order,)) for order in (keys, keys[::-1], keys[1:] + keys[:1])]
@@ -115,4 +115,4 @@ def test_writers_that_name_their_tables_in_different_orders_never_wait_for_each_
     for thread in threads:
         thread.join()
     assert len(done) == 3
-    assert not gates._line, "nobody is left in the line"
+    assert not mutexes._line, "nobody is left in the line"
