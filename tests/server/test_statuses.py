@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.server.serving import ACTORS, ADD, PEOPLE, SET_AGE, InProcess
@@ -492,3 +493,58 @@ def test_a_blob_at_a_place_with_any_letters_is_pointed_at(serve: Callable[..., I
     assert loaded.status_code == 200, loaded.text
     answer = server.get(BLOB)
     assert (answer.status_code, answer.headers["location"]) == (302, f"{tmp_path.as_uri()}/%E6%97%A5%201%25.jpg")
+
+
+@pytest.mark.parametrize("name", ["a" * 201, "a/" * 80 + "a"])
+def test_a_name_that_no_file_could_have_is_refused_before_anything_is_looked_for(
+    open_server: InProcess, name: str
+) -> None:
+    there = quote(name, safe="")
+    for path in (f"snapshot?branch={there}", f"commits?branch={there}", f"branches/{there}", f"changes?branch={there}"):
+        assert is_error(open_server.get(path), 400, "bad_request")
+    for path, body in (
+        ("query", {"query": PEOPLE, "branch": name}),
+        ("mutate", {"query": ADD, "params": {"name": "x"}, "branch": name}),
+        ("load", {"data": LINE, "branch": name, "from": "main"}),
+        ("branches", {"name": name}),
+        ("branches/merge", {"source": name}),
+        ("tags", {"name": name}),
+    ):
+        assert is_error(open_server.post(path, body), 400, "bad_request")
+    assert is_error(open_server.ask("DELETE", f"branches/{there}"), 400, "bad_request")
+    assert is_error(open_server.ask("DELETE", f"tags/{there}"), 404, "not_found")
+    assert is_error(open_server.get(f"commits/{'b' * 5_000}"), 404, "not_found")
+
+
+def test_the_longest_name_of_a_branch_and_of_a_tag_can_be_used(open_server: InProcess) -> None:
+    branch, tag = "a" * 200, "b" * 200
+    assert open_server.post("branches", {"name": branch}, headers={"Idempotency-Key": "k"}).status_code == 200
+    assert open_server.post("mutate", {"query": ADD, "params": {"name": "x"}, "branch": branch}).status_code == 200
+    assert open_server.post("tags", {"name": tag, "branch": branch}).status_code == 200
+    assert open_server.ask("DELETE", f"tags/{tag}").status_code == 200
+    assert open_server.ask("DELETE", f"branches/{branch}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["0" * 5_000, "9" * 25, "manifest:main:v" + "9" * 25, "manifest:../../x:v1", "manifest:" + "a" * 5_000 + ":v1"],
+    ids=["zeros", "nines", "snapshot", "path", "long"],
+)
+def test_a_moment_that_cannot_be_is_not_found(open_server: InProcess, moment: str) -> None:
+    there = quote(moment, safe="")
+    for path in (
+        f"commits/{there}",
+        f"commits/{there}/changes",
+        f"changes?start=after:{there}",
+        f"diff?from={there}&to=1",
+    ):
+        assert open_server.get(path).status_code in (400, 404), path
+    for path, body in (
+        ("query", {"query": PEOPLE, "snapshot": moment}),
+        ("branches", {"name": "x", "at": moment}),
+        ("tags", {"name": "x", "at": moment}),
+        ("revert", {"commit": moment}),
+    ):
+        assert open_server.post(path, body).status_code in (400, 404), path
+    for named in ("expect_source", "expect_target"):
+        assert open_server.post("branches/merge", {"source": "main", named: moment}).status_code < 500
