@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from omnigraph.errors import (
     InputError,
     OutcomeUnknownError,
     PolicyError,
+    StorageError,
     UnavailableError,
 )
 
@@ -74,9 +76,12 @@ class Script:
         handler.send_response(status)
         for name, value in {"Content-Type": "application/json", **(more[0] if more else {})}.items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(text)))
+        if not more or "Content-Length" not in more[0]:
+            handler.send_header("Content-Length", str(len(text)))
         handler.end_headers()
         handler.wfile.write(text)
+        if more and "Content-Length" in more[0]:
+            handler.close_connection = True  # Less was sent than announced.
 
 
 @pytest.fixture
@@ -286,3 +291,13 @@ def test_a_server_that_lists_no_graphs_is_told_as_such(script: Script, answer: b
     script.answers = [(200, answer)]
     with pytest.raises(UnavailableError, match="does not answer as a server"):
         connect_remote(script.url)
+
+
+def test_a_baseline_that_breaks_off_is_not_written(script: Script, tmp_path: Path) -> None:
+    lines = {"Content-Type": "application/x-ndjson"}
+    with connect_remote(script.url, graph="g") as graph:
+        for cut in ("100", None):
+            script.answers = [(200, b'{"type":"P","data":{}}\n', {**lines, **({"Content-Length": cut} if cut else {})})]
+            with pytest.raises(StorageError, match="take it again"):
+                graph.changes.baseline(tmp_path / "base.jsonl")
+    assert not list(tmp_path.iterdir())
