@@ -67,15 +67,24 @@ def edge_key(type_name: str) -> TableKey:
     return TableKey(f"edge:{type_name}")
 
 
+BRANCH_LENGTH_MAX = 200
+"""Names of branches and tags are parts of file names, '/' percent-encoded, and those end at 255 bytes."""
+
+
 def parse_branch(name: str) -> BranchName:
     """Check a branch name a user gave and return it trimmed.
 
     Raises:
-        InputError: the name is empty, internal, or has characters or segments that are not allowed.
+        InputError: the name is empty, internal, too long, or has characters or segments that are not allowed.
     """
     trimmed = name.strip()
     if not trimmed:
         raise InputError("a branch name must not be empty")
+    if len(trimmed) + 2 * trimmed.count("/") > BRANCH_LENGTH_MAX:
+        raise InputError(
+            f"'{trimmed[:40]}…' is not a branch name: it has {len(trimmed)} characters, and at most"
+            f" {BRANCH_LENGTH_MAX} are allowed, a '/' counting as three"
+        )
     if trimmed == SCHEMA_LOCK_BRANCH:
         raise InputError(f"'{trimmed}' is an internal branch and cannot be addressed")
     for segment in trimmed.split("/"):

@@ -68,6 +68,8 @@ def plain(text: str) -> str:
     text = re.sub(r'"phases": \{[^}]*\}', '"phases": {}', text)
     text = re.sub(r',?\s*"properties": \{[^}]*\}', "", text)
     text = re.sub(r"properties: .*\n|created_at: .*\n", "", text)
+    text = re.sub(r'(cursor"?: )\S+', r"\1<cursor>", text)
+    text = re.sub(r'commit (\S+) at \S+|"authored_at": \d+|"id": "(type-|\w{20,})[^"]*"', "commit", text)
     text = re.sub(r"(http://\S+/graphs/default|/\S*store\.omni)", "<graph>", text)
     return re.sub(r'"fingerprint": "[^"]*"', '"fingerprint": ""', text)
 
@@ -105,6 +107,13 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("branch", "delete", "fresh", "--yes"),
     ("commit", "list"),
     ("commit", "list", "--json", "--limit", "2"),
+    ("commit", "list", "--since", "2020-01-01"),
+    ("changes", "poll", "--start", "beginning"),
+    ("changes", "poll", "--start", "beginning", "--json"),
+    ("changes", "poll", "--cursor", "x"),
+    ("changes", "follow", "--start", "beginning", "--idle", "0.1s"),
+    ("changes", "baseline", "--out", "base.jsonl"),
+    ("changes", "baseline", "--out", "base.jsonl", "--json"),
     ("export", "--type", "City"),
     ("schema", "show"),
     ("schema", "plan", "--schema", "wider.pg"),

@@ -78,7 +78,18 @@ def test_tokens_come_from_the_first_source_that_is_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": ""}', '{"a": "t", "a": "u"}', '{"a": "t", "b": "t"}', '{"": "t"}', "[]", "{", '{"a": 1}', "7"]
+    "text",
+    [
+        '{"a": ""}',
+        '{"a": "t", "a": "u"}',
+        '{"a": "t", "b": "t"}',
+        '{"": "t"}',
+        "[]",
+        "{",
+        '{"a": 1}',
+        "7",
+        '{"a": "tök"}',
+    ],
 )
 def test_blank_and_duplicate_tokens_are_refused(text: str) -> None:
     with pytest.raises(InputError):

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -31,7 +32,9 @@ def root(seed: Path, tmp_path: Path) -> Path:
 @pytest.mark.long
 def test_a_write_that_has_begun_is_answered_before_the_server_stops(root: Path, tmp_path: Path) -> None:
     data = "".join(json.dumps({"type": "City", "data": {"name": f"city-{at}"}}) + "\n" for at in range(60_000))
-    with Process("--store", root, *OPEN, log=tmp_path / "log") as server:
+    # No grace at all: what is not a write is cut at once.
+    hurried = {"OMNIGRAPH_SHUTDOWN_GRACE_S": "0"}
+    with Process("--store", root, *OPEN, env=hurried, log=tmp_path / "log") as server:
         answers: list[httpx.Response] = []
 
         def load() -> None:
@@ -57,6 +60,37 @@ def test_a_write_that_has_begun_is_answered_before_the_server_stops(root: Path, 
     assert answers[0].json()["total_entities"] == 60_000
     with omnigraph.connect(root) as graph:
         assert graph.history.list()[0].graph_commit_id == answers[0].json()["commit"]
+
+
+def ask_slowly(server: Process, head: str, body: str) -> socket.socket:
+    """A connection that has sent something and reads no more than a bit of the answer, if there is one."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    client.settimeout(20)
+    client.connect((host, int(port)))
+    kind = "Content-Type: application/json"
+    client.sendall(f"POST /graphs/default/{head} HTTP/1.1\r\nHost: x\r\n{kind}\r\n{body}".encode())
+    return client
+
+
+@pytest.mark.long
+def test_clients_that_read_or_send_too_slowly_do_not_keep_a_server_from_stopping(root: Path, tmp_path: Path) -> None:
+    rows = [{"type": "City", "data": {"name": f"{at}{'x' * 2_000}"}} for at in range(4_000)]
+    with omnigraph.connect(root) as graph:
+        graph.load(rows, mode="append", durability="fast")
+    grace = {"OMNIGRAPH_SHUTDOWN_GRACE_S": "0.5"}
+    with Process("--store", root, *OPEN, env=grace, log=tmp_path / "log") as server:
+        reading = ask_slowly(server, "export", "Content-Length: 2\r\n\r\n{}")
+        sending = ask_slowly(server, "query", "Content-Length: 100\r\n\r\n{")
+        odd = ask_slowly(server, "query", "Content-Length: nonsense\r\n\r\n")
+        assert reading.recv(100).startswith(b"HTTP/1.1 200")
+        refused = odd.recv(4_096)
+        assert refused.startswith(b"HTTP/1.1 400"), "what is no HTTP is refused in our shape as well"
+        assert json.loads(refused.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
+        assert server.stop(timeout=30) == 0
+        for client in (reading, sending, odd):
+            client.close()
 
 
 @pytest.mark.long

@@ -330,12 +330,15 @@ def test_a_write_that_does_not_start_in_time_is_503_and_changes_nothing(
     running = threading.Thread(target=keyed, args=(server, "a", "dan"))
     running.start()
     assert held.started.acquire(timeout=20)
+    before = sorted((server.root / "__requests").iterdir())
     late = keyed(server, "b", "eve")
     assert (late.status_code, late.headers["retry-after"]) == (503, "2")
     assert "eve" not in people(server)
+    assert sorted((server.root / "__requests").iterdir()) == before, "a refusal leaves nothing behind"
     held.go.set()
     running.join()
     assert sorted({*people(server)} & {"dan", "eve"}) == ["dan"]
+    assert keyed(server, "b", "eve").status_code == 200, "and does not use the key up"
 
 
 def test_a_client_that_leaves_does_not_cancel_its_write(

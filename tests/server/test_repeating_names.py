@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.server.test_repeating import Held, keyed
 
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.errors import StorageError
-from omnigraph.server import app
+from omnigraph.server import app, requests_seen
 from omnigraph.server.errors import Answer
 from omnigraph.server.requests_seen import Note, RequestsSeen
 from omnigraph.server.settings import Settings
@@ -99,6 +100,22 @@ def test_a_repeated_creation_does_not_claim_what_somebody_else_made(open_server:
     make(open_server, kind)
     other = open_server.post(kind, {"name": "it"}, headers=KEY)
     assert (other.status_code, other.json()["error_type"]) == (409, "AlreadyExistsError")
+
+
+@KINDS
+def test_a_repeated_creation_does_not_make_again_what_others_deleted(open_server: InProcess, kind: str) -> None:
+    first = open_server.post(kind, {"name": "it"}, headers=KEY)
+    lose_the_answers(open_server)
+    remove(open_server, kind)
+    again = open_server.post(kind, {"name": "it"}, headers=KEY)
+    assert (again.status_code, again.headers["idempotency-replayed"], again.json()) == (200, "true", first.json())
+    assert "it" not in names(open_server)[kind]
+    make(open_server, kind)
+    remove(open_server, kind)
+    lose_the_answers(open_server)
+    assert open_server.post(kind, {"name": "it"}, headers=KEY).json() == first.json(), "nor after others had one"
+    assert "it" not in names(open_server)[kind]
+    assert open_server.post(kind, {"name": "it"}, headers={"Idempotency-Key": "other"}).status_code == 200
 
 
 @KINDS
@@ -222,6 +239,46 @@ def test_a_note_of_somebody_else_is_never_written_over(open_server: InProcess) -
     assert [found["state"] for found in notes(open_server)] == ["done"]
 
 
+def test_a_note_that_is_taken_away_while_it_is_judged_leaves_no_gap(
+    open_server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt takes its place; were it to stand behind a gap, a third request would be carried out as well."""
+    objects = open_server.graph.context.store.objects
+    mine, theirs = RequestsSeen(objects), RequestsSeen(objects)
+    note = mine.begin(actor=None, key="k", digest="d")
+    assert isinstance(note, Note)
+
+    def judged(_: Any) -> bool:
+        monkeypatch.undo()
+        mine.withdraw(note, uncertain=False)
+        return False
+
+    monkeypatch.setattr(theirs, "_worked_on", judged)
+    other = theirs.begin(actor=None, key="k", digest="d")
+    assert isinstance(other, Note)
+    assert (other.attempt, other.taken_over) == (0, False)
+
+
+@pytest.mark.parametrize("why", ["its lease is nearly over", "its day is nearly over", "an object store"])
+def test_a_note_that_others_may_take_over_is_not_taken_away(
+    open_server: InProcess, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    seen = RequestsSeen(open_server.graph.context.store.objects)
+    note = seen.begin(actor=None, key="k", digest="d")
+    assert isinstance(note, Note)
+    if why == "its lease is nearly over":
+        monkeypatch.setattr(requests_seen, "LEASE_SECONDS", 0.0)
+    elif why == "its day is nearly over":
+        note = replace(note, began=note.began - 13 * 3_600 * 1_000_000)
+    else:
+        monkeypatch.setattr(requests_seen.layout, "is_local", lambda _: False)
+    seen.withdraw(note, uncertain=False)
+    assert [found["state"] for found in notes(open_server)] == ["withdrawn"]
+    again = seen.begin(actor=None, key="k", digest="d")
+    assert isinstance(again, Note)
+    assert (again.attempt, again.taken_over) == (1, False)
+
+
 def test_a_request_that_is_not_admitted_leaves_nothing_behind(
     serve: Callable[..., InProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +375,25 @@ def test_a_load_is_answered_again_after_its_branch_is_gone(open_server: InProces
     assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
     assert again.json() == first.json()
     assert open_server.post("load", body, headers={"Idempotency-Key": "other"}).status_code == 404
+
+
+def test_a_repeated_load_does_not_make_its_branch_again_after_others_deleted_it(open_server: InProcess) -> None:
+    body = {"data": json.dumps({"type": "Person", "data": {"name": "dan"}}), "branch": "new", "from": "main"}
+    assert open_server.post("load", body, headers=KEY).status_code == 200
+    lose_the_answers(open_server)
+    open_server.graph.branches.merge("new", delete_branch=True)
+    again = open_server.post("load", body, headers=KEY)
+    assert (again.status_code, again.json()["error_type"]) == (404, "BranchNotFoundError")
+    assert "new" not in names(open_server)["branches"]
+
+
+def test_a_load_that_fails_and_undoes_its_branch_may_make_it_again(open_server: InProcess) -> None:
+    good, bad = (json.dumps({"type": "Person", "data": data}) for data in ({"name": "dan"}, {"nobody": 1}))
+    assert open_server.post("load", {"data": bad, "branch": "new", "from": "main"}, headers=KEY).status_code == 400
+    assert "new" not in names(open_server)["branches"]
+    assert not list((open_server.root / "__requests").glob("*.gone.json"))
+    key = {"Idempotency-Key": "other"}
+    assert open_server.post("load", {"data": good, "branch": "new", "from": "main"}, headers=key).status_code == 200
 
 
 def test_a_load_that_died_after_it_made_its_branch_says_that_it_made_it(

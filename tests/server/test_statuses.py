@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.server.serving import ACTORS, ADD, PEOPLE, SET_AGE, InProcess
 
 from omnigraph.policy import Policy
 from omnigraph.server.access import Access
+from omnigraph.server.app import CORS_ASKED
 from omnigraph.server.settings import Settings
 from omnigraph.server.tokens import Tokens
 
@@ -341,6 +343,8 @@ def test_blobs_have_ranges_tags_and_heads(open_server: InProcess) -> None:
     assert ranged("bytes=6-") == (206, b"world")
     assert ranged("bytes=-3") == (206, b"rld")
     assert ranged("bytes=0-999") == (206, b"hello world")
+    assert ranged(f"Bytes=6-{2**63 + 5}") == (206, b"world")
+    assert ranged(f"bytes={2**63}-")[0] == 416
     for odd in ("bytes=0-1,3-4", "bytes=x", "lines=0-1", "bytes=5-2", "bytes=-"):
         assert ranged(odd) == (200, b"hello world")
     assert ranged("bytes=0-4", **{"If-Range": tag}) == (206, b"hello")
@@ -441,3 +445,106 @@ def test_metrics_count_by_route_when_they_are_on(serve: Callable[..., InProcess]
     text = server.get("/metrics").text
     assert 'route="/graphs/{graph_id}/commits/{commit_id}",status="404"' in text
     assert "secret-id" not in text
+
+
+@pytest.mark.parametrize("path", ["/graphs%2Fdefault", "/graphs%2Fdefault/schema", "/%67raphs%2Fx/default/schema"])
+def test_a_slash_that_is_encoded_divides_nothing(open_server: InProcess, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        assert is_error(open_server.ask(method, path), 404, "not_found")
+
+
+def test_a_web_page_may_send_and_read_every_header_there_is(serve: Callable[..., InProcess]) -> None:
+    server = serve(settings=Settings(cors_origins=("http://app",)))
+    asked = {"Origin": "http://app", "Access-Control-Request-Method": "POST"}
+    wanted = "omnigraph-if-graph-commit, range, if-match, if-none-match, if-range, idempotency-key, x-request-id"
+    allowed = server.ask("OPTIONS", "mutate", headers={**asked, "Access-Control-Request-Headers": wanted})
+    assert allowed.status_code == 200
+    told = server.get("/healthz", headers={"Origin": "http://app"}).headers["access-control-expose-headers"].lower()
+    document = server.server.openapi()["paths"].values()
+    named = {
+        each["name"].lower()
+        for operations in document
+        for operation in operations.values()
+        for each in operation.get("parameters", ())
+        if each["in"] == "header"
+    }
+    assert named <= {name.lower() for name in CORS_ASKED}
+    answer = server.post("query", {"query": PEOPLE})
+    blob = server.get(BLOB, headers={"Range": "bytes=0-1"})
+    own = {name for found in (answer, blob) for name in found.headers if name.startswith(("omnigraph-", "content-r"))}
+    assert own
+    assert own <= set(told.split(", "))
+
+
+def test_a_preflight_request_that_is_refused_is_refused_in_our_shape(serve: Callable[..., InProcess]) -> None:
+    server = serve(settings=Settings(cors_origins=("http://app",)))
+    asked = {"Origin": "http://other", "Access-Control-Request-Method": "POST"}
+    refused = server.ask("OPTIONS", "query", headers=asked)
+    assert is_error(refused, 400, "bad_request")
+    assert "access-control-allow-origin" not in refused.headers
+
+
+def test_a_blob_at_a_place_with_any_letters_is_pointed_at(serve: Callable[..., InProcess], tmp_path: Path) -> None:
+    (tmp_path / "\u65e5 1%.jpg").write_bytes(b"bytes")
+    server = serve(external_blobs=(tmp_path.as_uri(),))
+    uri = f"{tmp_path.as_uri()}/\u65e5%201%25.jpg"
+    data = server.post("export", {}).text.replace("base64:aGVsbG8gd29ybGQ=", uri)
+    loaded = server.ask("POST", "load/ndjson?mode=overwrite", content=data.encode(), headers=NDJSON)
+    assert loaded.status_code == 200, loaded.text
+    answer = server.get(BLOB)
+    assert (answer.status_code, answer.headers["location"]) == (302, f"{tmp_path.as_uri()}/%E6%97%A5%201%25.jpg")
+
+
+@pytest.mark.parametrize("name", ["a" * 201, "a/" * 80 + "a"])
+def test_a_name_that_no_file_could_have_is_refused_before_anything_is_looked_for(
+    open_server: InProcess, name: str
+) -> None:
+    there = quote(name, safe="")
+    for path in (f"snapshot?branch={there}", f"commits?branch={there}", f"branches/{there}", f"changes?branch={there}"):
+        assert is_error(open_server.get(path), 400, "bad_request")
+    for path, body in (
+        ("query", {"query": PEOPLE, "branch": name}),
+        ("mutate", {"query": ADD, "params": {"name": "x"}, "branch": name}),
+        ("load", {"data": LINE, "branch": name, "from": "main"}),
+        ("branches", {"name": name}),
+        ("branches/merge", {"source": name}),
+        ("tags", {"name": name}),
+    ):
+        assert is_error(open_server.post(path, body), 400, "bad_request")
+    assert is_error(open_server.ask("DELETE", f"branches/{there}"), 400, "bad_request")
+    assert is_error(open_server.ask("DELETE", f"tags/{there}"), 404, "not_found")
+    assert is_error(open_server.get(f"commits/{'b' * 5_000}"), 404, "not_found")
+
+
+def test_the_longest_name_of_a_branch_and_of_a_tag_can_be_used(open_server: InProcess) -> None:
+    branch, tag = "a" * 200, "b" * 200
+    assert open_server.post("branches", {"name": branch}, headers={"Idempotency-Key": "k"}).status_code == 200
+    assert open_server.post("mutate", {"query": ADD, "params": {"name": "x"}, "branch": branch}).status_code == 200
+    assert open_server.post("tags", {"name": tag, "branch": branch}).status_code == 200
+    assert open_server.ask("DELETE", f"tags/{tag}").status_code == 200
+    assert open_server.ask("DELETE", f"branches/{branch}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["0" * 5_000, "9" * 25, "manifest:main:v" + "9" * 25, "manifest:../../x:v1", "manifest:" + "a" * 5_000 + ":v1"],
+    ids=["zeros", "nines", "snapshot", "path", "long"],
+)
+def test_a_moment_that_cannot_be_is_not_found(open_server: InProcess, moment: str) -> None:
+    there = quote(moment, safe="")
+    for path in (
+        f"commits/{there}",
+        f"commits/{there}/changes",
+        f"changes?start=after:{there}",
+        f"diff?from={there}&to=1",
+    ):
+        assert open_server.get(path).status_code in (400, 404), path
+    for path, body in (
+        ("query", {"query": PEOPLE, "snapshot": moment}),
+        ("branches", {"name": "x", "at": moment}),
+        ("tags", {"name": "x", "at": moment}),
+        ("revert", {"commit": moment}),
+    ):
+        assert open_server.post(path, body).status_code in (400, 404), path
+    for named in ("expect_source", "expect_target"):
+        assert open_server.post("branches/merge", {"source": "main", named: moment}).status_code < 500

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import httpx
+
 from omnigraph.boundary import leaving, verb
 from omnigraph.change_verbs import Baseline, following
 from omnigraph.client import decode
@@ -105,8 +107,11 @@ class RemoteChanges:
         def lines() -> Iterator[str]:
             line = ""
             with self._at.stream(Call("POST", "/changes/baseline", json=body, headers={"Accept": NDJSON})) as answer:
-                for line in whole_lines(answer.iter_bytes()):
-                    yield line
+                try:
+                    for line in whole_lines(answer.iter_bytes()):
+                        yield line
+                except httpx.HTTPError as exc:
+                    raise StorageError(f"the baseline broke off, and was not written: {exc}; take it again") from exc
             found = json.loads(line or "null")
             if not isinstance(found, dict) or "baseline" not in found:
                 raise StorageError("the server was cut off before the end of the baseline; take it again")

@@ -27,6 +27,7 @@ RETRY_SECONDS = 30.0
 """How long all the waiting between the attempts of one call may take."""
 PAUSE_SECONDS = 0.2
 ATTEMPTS_MAX = 6
+JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 DEFAULT_GRAPH = "default"
@@ -37,7 +38,10 @@ _REPEATED = (429, 502, 503, 504)
 
 @dataclass(frozen=True)
 class Call:
-    """One request. `content` makes the body anew for each attempt; `once` says that it cannot."""
+    """One request. `content` makes the body anew for each attempt; `once` says that it cannot.
+
+    `blob` says that the answer is bytes, or the place where they are.
+    """
 
     method: str
     path: str
@@ -47,6 +51,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     writes: bool = False
     once: bool = False
+    blob: bool = False
 
 
 class Transport:
@@ -122,6 +127,7 @@ class Transport:
                 pause *= 2
                 continue
             if response.is_success or response.is_redirect:
+                self._refuse_strange(response, call, key)
                 return response
             wait = _wait_seconds(response, pause)
             failure = self._failure(response, call, key)
@@ -134,6 +140,25 @@ class Transport:
             sent = sent or isinstance(failure, OutcomeUnknownError | RecoveryRequiredError)
             time.sleep(wait)
             pause *= 2
+
+    def _refuse_strange(self, response: httpx.Response, call: Call, key: str | None) -> None:
+        """Take no answer for a success that a server of graphs does not give.
+
+        Raises:
+            InputError: the request is sent on to another address, and was not carried out.
+            UnavailableError, OutcomeUnknownError: something else answers there, a page of a proxy for example.
+        """
+        if call.blob:
+            return
+        given = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if response.is_success and given == call.headers.get("Accept", JSON):
+            return
+        response.close()
+        if response.is_redirect:
+            place = response.headers.get("Location", "")
+            raise InputError(f"the server '{self.url}' sends requests on to '{place}': connect to that address")
+        reason = f"it answered {call.path} with '{given}', which no server of graphs does"
+        raise self._lost(call, key, UnavailableError(reason))
 
     def _given_up(self, call: Call, key: str | None, failure: GraphError, *, sent: bool) -> GraphError:
         """What is raised of the last attempt, which was not begun: of one before it nobody has told what it did."""
@@ -240,8 +265,17 @@ def _checked_token(token: str) -> str:
 
 
 def list_graphs(transport: Transport) -> list[dict[str, Any]]:
-    """The graphs of a server, each with its `graph_id` and `uri`."""
-    return list(transport.get("/graphs")["graphs"])
+    """The graphs of a server, each with its `graph_id` and `uri`.
+
+    Raises:
+        UnavailableError: what answers there is no server of graphs.
+    """
+    try:
+        return [{**each, "graph_id": str(each["graph_id"])} for each in transport.get("/graphs")["graphs"]]
+    except (TypeError, KeyError, ValueError) as exc:
+        if isinstance(exc, GraphError):
+            raise
+        raise UnavailableError(f"'{transport.url}' does not answer as a server of graphs does") from exc
 
 
 def graph_path(transport: Transport, graph: str | None) -> str:
@@ -257,7 +291,7 @@ def graph_path(transport: Transport, graph: str | None) -> str:
         return ""
     if graph is None:
         try:
-            known = [str(each["graph_id"]) for each in list_graphs(transport)]
+            known = [each["graph_id"] for each in list_graphs(transport)]
         except UnavailableError:
             raise
         except GraphError:

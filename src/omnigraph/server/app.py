@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -48,6 +49,39 @@ PAY_SECONDS = 5.0
 
 PER_GRAPH = (snapshot, query, mutate, load, export, stored, schema, branches, tags, commits, changes, blob)
 
+CORS_ASKED = (
+    "Authorization",
+    "Content-Type",
+    "Accept",
+    "Idempotency-Key",
+    "Last-Event-ID",
+    "Omnigraph-If-Graph-Commit",
+    "Omnigraph-Http-Api",
+    "X-Request-Id",
+    "Range",
+    "If-Match",
+    "If-None-Match",
+    "If-Range",
+)
+"""The headers a web page of a named origin may send: all that a route listens to."""
+CORS_TOLD = (
+    "X-Request-Id",
+    "ETag",
+    "Retry-After",
+    "Idempotency-Replayed",
+    "Omnigraph-Graph-Commit",
+    "Omnigraph-Query-Name",
+    "Omnigraph-Row-Count",
+    "Omnigraph-Snapshot-Id",
+    "Omnigraph-Http-Api",
+    "Accept-Ranges",
+    "Content-Range",
+    "Deprecation",
+    "Link",
+    "WWW-Authenticate",
+)
+"""The headers such a page may read: all that a route answers with and that a browser does not show by itself."""
+
 
 class Server:
     """An application and its state; `asgi` is what a web server runs."""
@@ -81,14 +115,26 @@ def create_app(
         framework.add_exception_handler(kind, _failed)
     asgi: ASGIApp = Front(framework, state)
     if chosen.cors_origins:
-        asgi = CORSMiddleware(
+        asgi = _Cors(
             asgi,
             allow_origins=list(chosen.cors_origins),
             allow_methods=["GET", "HEAD", "POST", "DELETE"],
-            allow_headers=["authorization", "content-type", "accept", "idempotency-key", "last-event-id"],
-            expose_headers=["X-Request-Id", "ETag", "Retry-After", "Idempotency-Replayed"],
+            allow_headers=list(CORS_ASKED),
+            expose_headers=list(CORS_TOLD),
         )
     return Server(framework, state, asgi)
+
+
+class _Cors(CORSMiddleware):
+    """Origins as the operator names them; a preflight request that is refused is refused in our shape."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """The answer to a browser that asks whether it may ask."""
+        found = super().preflight_response(request_headers)
+        if found.status_code < 400:
+            return found
+        kept = {name: value for name, value in found.headers.items() if not name.startswith("content-")}
+        return refusal(HttpRefusal(found.status_code, bytes(found.body).decode(), headers=kept)).response()
 
 
 def _documented(framework: FastAPI, state: ServerState) -> Callable[[], dict[str, Any]]:

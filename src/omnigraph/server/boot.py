@@ -21,6 +21,7 @@ from omnigraph.policy import Policy
 from omnigraph.server.access import Access, State
 from omnigraph.server.app import Server, create_app
 from omnigraph.server.front import is_graph_id
+from omnigraph.server.protocol import Protocol
 from omnigraph.server.served import Served
 from omnigraph.server.settings import Settings
 from omnigraph.server.stored import StoredQueries, read_queries
@@ -28,6 +29,8 @@ from omnigraph.server.tokens import read_tokens
 
 _log = logging.getLogger("omnigraph.server")
 DEFAULT_BIND = "127.0.0.1:8080"
+CUT_SECONDS = 0.5
+"""How long those whose reads were cut have to take that answer before their connections go, and how often one looks."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ async def _serve(
     server = await asyncio.to_thread(build, boot, variables, settings)
     config = uvicorn.Config(
         server.asgi,
+        http=Protocol,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -217,3 +221,11 @@ class _Stoppable(uvicorn.Server):
     def _cut_reads(self) -> None:
         _log.warning("requests in flight did not end in time: reads are cut, writes go on")
         self._server.state.work.cut_reads()
+        asyncio.get_running_loop().call_later(CUT_SECONDS, self._cut_connections)
+
+    def _cut_connections(self) -> None:
+        """End the requests whose clients keep them from ending; a write has its time, and then it is looked again."""
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, Protocol):
+                connection.cut()
+        asyncio.get_running_loop().call_later(CUT_SECONDS, self._cut_connections)

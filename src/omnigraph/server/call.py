@@ -206,7 +206,12 @@ async def run_write(call: Call, write: Write, *, headers: Mapping[str, str] | No
     Raises:
         HttpRefusal: 409 for a key in use, 429, 503; nothing happened.
     """
-    answer = await call.state.work.to_its_end(_released(call, write))
+    facts = call.request.scope["omnigraph"]
+    facts["writing"] = True
+    try:
+        answer = await call.state.work.to_its_end(_released(call, write))
+    finally:
+        facts["writing"] = False
     return answer.response(headers)
 
 

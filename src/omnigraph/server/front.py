@@ -53,7 +53,12 @@ class Front:
             return
         headers = Headers(scope=scope)
         exchange = _Exchange(scope, headers, send)
-        facts: dict[str, Any] = {"request_id": exchange.request_id, "actor": None, "served": None}
+        facts: dict[str, Any] = {
+            "request_id": exchange.request_id,
+            "actor": None,
+            "served": None,
+            "writing": False,
+        }
         scope["omnigraph"] = facts
         try:
             self._enter(scope, headers, facts)
@@ -82,7 +87,11 @@ class Front:
 
     def _graph(self, scope: Scope) -> Served:
         raw = scope.get("raw_path") or scope["path"].encode()
-        segment = unquote_to_bytes(raw.split(b"/")[2]).decode("utf-8", "replace")
+        _, *segments = raw.split(b"/")
+        if len(segments) < 2:
+            # A slash that is percent-encoded is part of a segment, and no segment begins with 'graphs/'.
+            raise HttpRefusal(404, "there is no such route")
+        segment = unquote_to_bytes(segments[1]).decode("utf-8", "replace")
         if not is_graph_id(segment):
             raise HttpRefusal(400, "a graph id has 1 to 64 letters, digits and '-', and is not a reserved word")
         served = self._state.graphs.get(segment)

@@ -4,8 +4,9 @@ A note is made before the write begins and completed when it is answered; creati
 equal requests one does the work. A note whose server died tells nothing about the write, so the graph is asked: each
 commit carries the note's name (`ATTACHED`), and what has a name of its own, a branch or a tag, is told from another one
 of that name by what the note says it was `about`. Notes are taken over by a further attempt, never replaced, so that of
-two who find one abandoned one goes on. What could not be written into a note is owed: it is answered from memory here,
-and written once the store takes it, so that other servers do not wait for as long as this one lives.
+two who find one abandoned one goes on. One whose request is refused before anything happened is taken away where the
+store can do so safely, so that refusals use nothing up. What could not be written into a note is owed: it is answered
+from memory here, and written once the store takes it, so that other servers do not wait for as long as this one lives.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,8 +41,8 @@ ATTACHED = REQUEST
 REPLAYED = {"Idempotency-Replayed": "true"}
 """The header of an answer to a request that was carried out before."""
 
-_active: set[str] = set()
-"""The marks of the notes this process is working on."""
+_active: dict[str, float] = {}
+"""The marks of the notes this process is working on, and when each was made by the monotonic clock."""
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 """By name, so that a note that is renewed and settled at one moment stays settled."""
 
@@ -122,13 +124,16 @@ class RequestsSeen:
             found = self._read(note.path)
             if found is None:
                 continue  # It was swept at this very moment, and its place is where the next one begins.
-            attempt += 1
             if _expired(found):
+                attempt += 1
                 taken_over, began, named = False, now_micros(), fresh
                 continue
             answer = self._judged(found, digest)
             if answer is not None:
                 return answer
+            if found["state"] == "running" and self._read(note.path) is None:
+                continue  # It was taken away while it was judged, so nothing happened, and its place is free.
+            attempt += 1
             if found["state"] != "withdrawn" and not taken_over:
                 taken_over, named = True, found.get("about")
             began = min(began, int(found["began"]))
@@ -153,7 +158,7 @@ class RequestsSeen:
     def _create(self, note: Note) -> bool:
         """Make a note, marked as worked on before anybody can see it; False when there is one already."""
         created = False
-        _active.add(note.mark)
+        _active[note.mark] = time.monotonic()
         try:
             created = self._objects.write_text_if_absent(note.path, _running(note))
         except GraphError:
@@ -162,7 +167,7 @@ class RequestsSeen:
             raise
         finally:
             if not created:
-                _active.discard(note.mark)
+                _active.pop(note.mark, None)
         self._notes += created
         return created
 
@@ -227,7 +232,7 @@ class RequestsSeen:
 
     def _settle(self, note: Note, facts: Mapping[str, Any]) -> None:
         with _lock_of(note):
-            _active.discard(note.mark)
+            _active.pop(note.mark, None)
             text = _settled(note, facts)
             self._bytes += len(text)
             try:
@@ -270,7 +275,33 @@ class RequestsSeen:
 
     def withdraw(self, note: Note, *, uncertain: bool) -> None:
         """Let the next attempt have the request; `uncertain` says that this one may have changed the graph."""
-        self._settle(note, {"state": "abandoned" if uncertain else "withdrawn"})
+        if uncertain or not self._take_away(note):
+            self._settle(note, {"state": "abandoned" if uncertain else "withdrawn"})
+
+    def _take_away(self, note: Note) -> bool:
+        """Remove the note of a request that came to nothing, as if it had never been; False where that is not safe.
+
+        Behind a note that is gone there must be no further attempt, or the next request would begin at the gap and be
+        carried out beside it. Nobody makes one while the note is believed to be worked on, so it is only taken away
+        well before its lease and its day are over; and it counts as worked on until it is gone. An object store may
+        carry a removal out a second time, when its place is another's, so there it stays.
+        """
+        if not layout.is_local(self._objects.root):
+            return False
+        with _lock_of(note):
+            made = _active.get(note.mark)
+            young = now_micros() - note.began < KEPT.total_seconds() * 500_000
+            if made is None or time.monotonic() - made > LEASE_SECONDS / 2 or not young:
+                return False
+            try:
+                self._objects.delete(_receipt_path(note.name, note.attempt))
+                self._objects.delete(note.path)
+            except GraphError:
+                return False
+            finally:
+                _active.pop(note.mark, None)
+            self._notes -= 1
+        return True
 
     def sweep(self) -> int:
         """Remove notes that are older than they are kept; returns how many.

@@ -7,6 +7,7 @@ more than one piece.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 
 from starlette.responses import StreamingResponse
@@ -33,26 +34,36 @@ def pieces(lines: Iterable[str]) -> Iterator[bytes]:
         yield ("\n".join(held) + "\n").encode()
 
 
-async def pulled(call: Call, made: Iterator[bytes], first: bytes | None = None) -> AsyncGenerator[bytes, None]:
+class _Made:
+    """Pieces that one thread makes at a time: who is done with them waits for the one that is being made."""
+
+    def __init__(self, source: Iterator[bytes]) -> None:
+        self._source, self._lock = source, threading.Lock()
+
+    def next(self) -> bytes | None:
+        """The next piece, None at the end."""
+        with self._lock:
+            return next(self._source, None)
+
+    def close(self) -> None:
+        """Give back what the pieces are made from."""
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            with self._lock:
+                close()
+
+
+async def pulled(call: Call, source: Iterator[bytes], first: bytes | None = None) -> AsyncGenerator[bytes, None]:
     """The pieces of an iterator, each made on a thread when it is wanted."""
+    made = _Made(source)
     try:
         if first is not None:
             yield first
-        while (piece := await call.read(next, made, None)) is not None:
+        while (piece := await call.read(made.next)) is not None:
             yield piece
     finally:
-        close = getattr(made, "close", None)
-        if close is not None:
-            await asyncio.shield(call.read(close))
-
-
-async def streamed(
-    call: Call, made: Iterator[bytes], media_type: str, *, headers: Mapping[str, str] | None = None
-) -> StreamingResponse:
-    """A streamed answer whose first piece is made before the status is sent, so that early failures have a body."""
-    first = await call.read(next, made, None)
-    body = pulled(call, made, first) if first is not None else pulled(call, iter(()))
-    return StreamingResponse(body, media_type=media_type, headers=dict(headers or {}))
+        # The client may have left while a piece was being made, and that thread goes on to its end.
+        await asyncio.shield(call.read(made.close))
 
 
 async def slotted(call: Call, make: Callable[[], Iterator[bytes]], media_type: str) -> StreamingResponse:
@@ -74,20 +85,26 @@ async def slotted(call: Call, make: Callable[[], Iterator[bytes]], media_type: s
     except BaseException:
         slots.release()
         raise
-    return _SlottedStream(pulled(call, made, first), slots, media_type)
+    return HeldStream(pulled(call, made, first), slots.release, media_type)
 
 
-class _SlottedStream(StreamingResponse):
-    """A stream that holds its place until its last byte is sent or its client has left."""
+class HeldStream(StreamingResponse):
+    """A stream that holds a place until its last byte is sent or its client has left, be it before the first one."""
 
-    def __init__(self, body: AsyncGenerator[bytes, None], slots: asyncio.Semaphore, media_type: str) -> None:
-        super().__init__(body, media_type=media_type)
-        self._body, self._slots = body, slots
+    def __init__(
+        self,
+        body: AsyncGenerator[bytes, None],
+        release: Callable[[], None],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(body, media_type=media_type, headers=dict(headers or {}))
+        self._body, self._release = body, release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._slots.release()
+            self._release()
             await self._body.aclose()

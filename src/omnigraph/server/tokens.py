@@ -93,6 +93,8 @@ def _checked(pairs: list[tuple[str, Any]]) -> dict[str, str]:
     for actor, token in pairs:
         if not isinstance(token, str) or not token.strip():
             raise InputError(f"the token of actor '{actor}' is blank: give it one, or remove the actor")
+        if not token.strip().isascii() or not token.strip().isprintable():
+            raise InputError(f"the token of actor '{actor}' cannot be sent: use printable ASCII characters")
         check_actor(actor)
         if actor in by_actor:
             raise InputError(f"actor '{actor}' has two tokens: keep one")

@@ -206,6 +206,8 @@ EXEMPT: dict[str, str] = {
     "engine.storage.written.BYTES_MAX": _ROOM,
     "engine.manifest.history.ARCHIVE_ATTEMPTS": _ROUNDS,
     "engine.manifest.history.CANDIDATES": _REPORT,
+    "engine.manifest.history.VERSION_DIGITS_MAX": _FORMAT,
+    "engine.manifest.tags.PATH_LENGTH_MAX": _FORMAT,
     "engine.manifest.line.SPAN_FACTOR": _RATIO,
     "engine.manifest.references.SHORTENED_FROM": _FORMAT,
     "engine.manifest.references.ULID_LENGTH": _FORMAT,

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from omnigraph.errors import (
     InputError,
     OutcomeUnknownError,
     PolicyError,
+    StorageError,
     UnavailableError,
 )
 
@@ -72,11 +74,14 @@ class Script:
         status, told, *more = answer
         text = told if isinstance(told, bytes) else json.dumps(told).encode()
         handler.send_response(status)
-        for name, value in (more[0] if more else {}).items():
+        for name, value in {"Content-Type": "application/json", **(more[0] if more else {})}.items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(text)))
+        if not more or "Content-Length" not in more[0]:
+            handler.send_header("Content-Length", str(len(text)))
         handler.end_headers()
         handler.wfile.write(text)
+        if more and "Content-Length" in more[0]:
+            handler.close_connection = True  # Less was sent than announced.
 
 
 @pytest.fixture
@@ -247,3 +252,52 @@ def test_tokens_that_no_header_can_carry_are_refused() -> None:
     for token in ("", " ", "a\nb", "ü"):
         with pytest.raises(InputError, match="token"):
             Transport("http://h", token=token)
+
+
+def test_a_range_that_a_proxy_leaves_out_is_cut_from_the_whole(script: Script) -> None:
+    with connect_remote(script.url, graph="g") as graph:
+        script.answers = [(200, b"hello world")] * 3
+        asked = [{"offset": 6}, {"length": 5}, {"offset": 3, "length": 2}]
+        found = [graph.read_blob("P", "x", "photo", entity="node", **named) for named in asked]
+    assert found == [b"world", b"hello", b"lo"]
+
+
+PAGE = (200, b"<html>Sign in</html>", {"Content-Type": "text/html"})
+MOVED = (301, b"", {"Location": "https://elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "read", "written"),
+    [(PAGE, UnavailableError, OutcomeUnknownError), (MOVED, InputError, InputError)],
+    ids=["page", "moved"],
+)
+def test_what_no_server_of_graphs_answers_is_no_success(
+    script: Script, answer: Any, read: type[GraphError], written: type[GraphError]
+) -> None:
+    """A branch that a proxy was asked to delete is not deleted, and its page is no export."""
+    with connect_remote(script.url, graph="g") as graph:
+        for verb in (graph.branches.list, graph.export, lambda: graph.query("query q() {}")):
+            script.answers = [answer]
+            with pytest.raises(read):
+                verb()
+        for verb in (lambda: graph.branches.delete("x"), lambda: graph.tags.delete("x"), lambda: graph.load(b"{}")):
+            script.answers = [answer]
+            with pytest.raises(written):
+                verb()
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b"null", b"\xff", b'{"graphs": [1]}'])
+def test_a_server_that_lists_no_graphs_is_told_as_such(script: Script, answer: bytes) -> None:
+    script.answers = [(200, answer)]
+    with pytest.raises(UnavailableError, match="does not answer as a server"):
+        connect_remote(script.url)
+
+
+def test_a_baseline_that_breaks_off_is_not_written(script: Script, tmp_path: Path) -> None:
+    lines = {"Content-Type": "application/x-ndjson"}
+    with connect_remote(script.url, graph="g") as graph:
+        for cut in ("100", None):
+            script.answers = [(200, b'{"type":"P","data":{}}\n', {**lines, **({"Content-Length": cut} if cut else {})})]
+            with pytest.raises(StorageError, match="take it again"):
+                graph.changes.baseline(tmp_path / "base.jsonl")
+    assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.cli.differences import Kinds, Ops, Told, Types, change_lines
 from omnigraph.cli.durations import parse_duration
-from omnigraph.cli.options import Branch, Json, Profile, Store, Uri
+from omnigraph.cli.options import Branch, GraphId, Json, Profile, Server, Store, Uri
 from omnigraph.cli.session import Session, write_lines
 
 if TYPE_CHECKING:
@@ -55,10 +55,12 @@ def poll(
     limit: PageLimit = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Show what came after a cursor, commit by commit, and the cursor to go on with."""
-    session = Session("changes poll", uri=uri, store=store, profile=profile)
+    session = Session("changes poll", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     wanted: dict[str, Any] = {"types": types or (), "kinds": kinds or (), "ops": ops or (), "values": values}
     with session.open(read_only=True) as graph:
         page = graph.changes.poll(cursor, start=start, page_token=page_token, branch=branch, limit=limit, **wanted)
@@ -94,10 +96,12 @@ def follow(
     ] = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Show what happens as it happens, until interrupted; --json prints a line per block and per cursor."""
-    session = Session("changes follow", uri=uri, store=store, profile=profile)
+    session = Session("changes follow", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     idle_seconds = None if idle is None else parse_duration(idle).total_seconds()
     with session.open(read_only=True) as graph:
         pages = graph.changes.follow(
@@ -133,10 +137,12 @@ def baseline(
     ops: Ops = None,
     as_json: Json = False,
     store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
     profile: Profile = None,
 ) -> None:
     """Write one state as data lines, and last the cursor to follow it with."""
-    session = Session("changes baseline", uri=uri, store=store, profile=profile)
+    session = Session("changes baseline", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
     with session.open(read_only=True) as graph:
         made = graph.changes.baseline(out, branch, at, types=types or (), kinds=kinds or (), ops=ops or ())
     if as_json:

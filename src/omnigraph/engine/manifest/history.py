@@ -39,11 +39,12 @@ from omnigraph.errors import (
     StorageError,
     VersionReclaimedError,
 )
-from omnigraph.ids import MAIN, CommitId, Moment, stored_branch
+from omnigraph.ids import MAIN, CommitId, Moment, parse_branch, stored_branch
 
 logger = logging.getLogger(__name__)
 
 ARCHIVE_ATTEMPTS = 5
+VERSION_DIGITS_MAX = 18
 FOUND_COMMITS = 1_024
 CANDIDATES = 8
 """How many commits are named where a shortened id fits several."""
@@ -58,6 +59,25 @@ def _among(ids: Sequence[str]) -> pa.compute.Expression:
 def _below(version: int, count: int) -> str:
     """The commits of `count` manifest versions up to this one, on whatever branch."""
     return f"manifest_version <= {version} AND manifest_version > {max(0, version - count)}"
+
+
+def _is_branch(name: str) -> bool:
+    """Whether a branch could have this name; it is a part of a path, so nothing else is looked for."""
+    try:
+        return parse_branch(name) == name
+    except InputError:
+        return False
+
+
+def _version(at: int | str) -> int:
+    """A version as a number.
+
+    Raises:
+        CommitNotFoundError: there cannot be so many.
+    """
+    if isinstance(at, str) and len(at) > VERSION_DIGITS_MAX:
+        raise CommitNotFoundError(f"there is no version '{at[:40]}'")
+    return int(at)
 
 
 class History:
@@ -397,12 +417,12 @@ class History:
             CommitNotFoundError: nothing has this name.
         """
         if isinstance(at, int) or (isinstance(at, str) and spelling(at) is Spelling.VERSION):
-            return self._manifest.snapshot(branch, version=int(at))
+            return self._manifest.snapshot(branch, version=_version(at))
         if isinstance(at, str) and spelling(at) is Spelling.SNAPSHOT:
             place, separator, version = at.removeprefix("manifest:").partition(":v")
-            if not separator or not version.isdecimal():
-                raise CommitNotFoundError(f"'{at}' is not a snapshot id: it reads manifest:<branch>:v<version>")
-            return self._manifest.snapshot(place, version=int(version))
+            if not separator or not version.isdecimal() or not _is_branch(place):
+                raise CommitNotFoundError(f"'{at[:80]}' is not a snapshot id: it reads manifest:<branch>:v<version>")
+            return self._manifest.snapshot(place, version=_version(version))
         return self.snapshot_of(self.commit_at(at, branch))
 
     def snapshot_of(self, commit: CommitRecord) -> Snapshot:

@@ -17,6 +17,8 @@ from omnigraph.errors import FormatError, InputError
 from omnigraph.ids import CommitId, parse_branch
 
 _SUFFIX = ".json"
+PATH_LENGTH_MAX = 255
+"""What a store takes for the name of a file; tags have shorter ones."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Tags:
             FormatError: its file cannot be understood.
         """
         path = _path(name)
+        if len(path) > PATH_LENGTH_MAX:
+            return None  # No tag has such a name, and a store that is asked for it fails.
         text = self._objects.read_text_if_exists(path) if self._objects.has(path) else None
         return None if text is None else _parsed(text, path)
 

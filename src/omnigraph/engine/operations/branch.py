@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from omnigraph.engine.coordination.branch_lock import BranchLock, keeping, locked_branch, tags_being_made
-from omnigraph.engine.coordination.makers import maker_of, record_maker
+from omnigraph.engine.coordination.makers import gone, maker_of, record_gone, record_maker
 from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.coordination.schema_lock import refuse_while_locked
 from omnigraph.engine.manifest.lineage import apart, live_bases
@@ -128,8 +128,19 @@ def create_branch(
 def made_for(context: GraphContext, name: str, request: str) -> bool:
     """Whether there is a branch of this name that was made for this request."""
     branch = parse_branch(name)
-    there = context.store.branch_identity(layout.MANIFEST, branch) is not None
-    return there and maker_of(context.store.objects, branch) == request
+    return _is_taken(context, branch) and maker_of(context.store.objects, branch) == request
+
+
+def was_made_for(context: GraphContext, name: str, request: str) -> bool:
+    """Whether the branch of this name was made for this request, or there is none because others have deleted it."""
+    branch = parse_branch(name)
+    if _is_taken(context, branch):
+        return maker_of(context.store.objects, branch) == request
+    return gone(context.store.objects, request) is not None
+
+
+def _is_taken(context: GraphContext, branch: BranchName) -> bool:
+    return context.store.branch_identity(layout.MANIFEST, branch) is not None
 
 
 def _origin(context: GraphContext, parent: BranchName, at: Moment) -> Snapshot:
@@ -176,15 +187,16 @@ def delete_branch(
         refuse_while_locked(context.recovery.intents, "deleting a branch")
         if identity is not None and context.store.branch_identity(layout.MANIFEST, branch) != identity:
             raise BranchNotFoundError(f"the branch '{branch}' that was to be deleted is not there any more")
-        gone = _deletable(context, branch)
-        if at is not None and gone.head != at:
+        last = _deletable(context, branch)
+        if at is not None and last.head != at:
             raise ConflictError(f"'{branch}' has moved since it was looked at, and is not deleted")
         if not force:
             _refuse_only_base(context, branch)
         maybe_fail(BRANCH_DELETE_PRE_NATIVE)
+        record_gone(context.store.objects, maker_of(context.store.objects, branch), {"branch": branch})
         lock.check()
         _delete(context, branch)
-        _reclaim(context, gone, lock)
+        _reclaim(context, last, lock)
 
     _one_at_a_time(context, branch, delete)
     context.manifest.forget(branch)

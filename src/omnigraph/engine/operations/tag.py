@@ -7,6 +7,8 @@ sees the tag, or the tag is made after it, of what it has left.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from omnigraph.engine.coordination.branch_lock import (
     TAG,
     BranchLock,
@@ -14,6 +16,7 @@ from omnigraph.engine.coordination.branch_lock import (
     locked_branch,
     refuse_while_branch_changes,
 )
+from omnigraph.engine.coordination.makers import gone, record_gone
 from omnigraph.engine.manifest.records import REQUEST
 from omnigraph.engine.manifest.tags import Tag, parse_tag
 from omnigraph.engine.recovery import heal
@@ -66,6 +69,15 @@ def create_tag(
     return keeping(context.recovery.intents, f"{TAG}{tagged}", create)
 
 
+def tag_made_for(context: GraphContext, name: str, request: str) -> Tag | None:
+    """The tag of this name that was made for this request; where there is none, the one that others have deleted."""
+    found = context.manifest.history.tags.find(name.strip())
+    if found is not None:
+        return found if found.request == request else None
+    facts = gone(context.store.objects, request)
+    return None if facts is None else Tag(**facts)
+
+
 def list_tags(context: GraphContext) -> list[Tag]:
     """Every tag, by name."""
     return context.manifest.history.tags.list()
@@ -93,6 +105,7 @@ def delete_tag(context: GraphContext, name: str, *, actor: str | None = None, id
         again = tags.find(found.name)
         if again is None or again.identity != meant:
             raise NotFoundError(f"the tag '{found.name}' that was to be deleted is not there any more")
+        record_gone(context.store.objects, again.request, asdict(again))
         lock.check()
         tags.remove(found.name)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -25,7 +27,7 @@ router = APIRouter(tags=["blobs"])
 PIECE_BYTES = 4 << 20
 HASHED_BYTES_MAX = 1 << 20
 """Blobs up to this size are tagged by their content, larger ones by where they are stored."""
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
+_RANGE = re.compile(r"bytes=([0-9]{0,40})-([0-9]{0,40})\Z", re.IGNORECASE)
 _PARAMETERS = [
     in_query("entity", "A node or an edge.", required=True, choices=("node", "edge")),
     in_query("type", "The type of the entity.", required=True),
@@ -156,7 +158,9 @@ def _etag(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector, info: Bl
 def _early(request: Request, found: _Found) -> Response | None:
     """The answers that need no bytes: elsewhere, another state than demanded, the state the client has."""
     if found.info.uri is not None:
-        return Response(None, 302, headers={"Location": found.info.uri, "Cache-Control": "no-store"})
+        # The place as it is stored; only what a header cannot hold is encoded.
+        place = quote(found.info.uri, safe=string.punctuation + " ")
+        return Response(None, 302, headers={"Location": place, "Cache-Control": "no-store"})
     demanded = request.headers.get("if-match")
     if demanded is not None and not _matches(demanded, found.etag, weak=False):
         raise HttpRefusal(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from omnigraph.choices import MergeStrategy
 from omnigraph.engine.operations.branch import delete_branch as remove_branch
-from omnigraph.engine.operations.branch import made_for
+from omnigraph.engine.operations.branch import was_made_for
 from omnigraph.engine.operations.merge import MergeResult
 from omnigraph.errors import BranchNotFoundError, GraphError
 from omnigraph.server.access import BRANCH_CREATE, BRANCH_DELETE, BRANCH_MERGE, READ
@@ -76,7 +76,7 @@ async def create_branch(request: Request) -> Response:
         return done
 
     def found(note: Note) -> Mapping[str, Any] | None:
-        return done if made_for(call.graph.context, name, note.name) else None
+        return done if was_made_for(call.graph.context, name, note.name) else None
 
     return await run_write(call, Write(name, BRANCH_WORK_BYTES, digest_of(call, raw), work, found=found))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from omnigraph.errors import GraphError
 from omnigraph.server.access import EXPORT, READ
@@ -22,7 +22,7 @@ from omnigraph.server.large import to_json
 from omnigraph.server.requests import BaselineRequest
 from omnigraph.server.responses_changes import ChangeFeedOutput
 from omnigraph.server.routes.commits import count_of
-from omnigraph.server.streaming import slotted
+from omnigraph.server.streaming import HeldStream, slotted
 
 router = APIRouter(tags=["commits"])
 PIECE_BYTES = 64 << 10
@@ -96,7 +96,7 @@ async def stream_changes(request: Request) -> Response:
     first = await call.read(lambda: call.graph.changes.poll(**asked))
     call.state.work.open_stream()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(call, asked, first), media_type="text/event-stream", headers=headers)
+    return HeldStream(_events(call, asked, first), call.state.work.close_stream, "text/event-stream", headers)
 
 
 async def _events(call: Call, asked: Mapping[str, Any], page: Any) -> AsyncGenerator[bytes, None]:
@@ -121,8 +121,6 @@ async def _events(call: Call, asked: Mapping[str, Any], page: Any) -> AsyncGener
     except (GraphError, HttpRefusal) as exc:
         answer = answer_of(exc, request_id=call.request_id, hidden=call.served.uri)
         yield _event("error", {"status": answer.status, **answer.body}, None)
-    finally:
-        work.close_stream()
 
 
 async def _stops_within(stopping: asyncio.Event, seconds: float) -> bool:

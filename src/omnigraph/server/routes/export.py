@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.catalog import wide
+from omnigraph.catalog.arrow import outside_table
 from omnigraph.engine.operations.export import chosen_tables, table_rows
 from omnigraph.server.access import EXPORT
 from omnigraph.server.call import Call
@@ -58,7 +59,7 @@ def _rows(call: Call, branch: str, at: str | None, body: ExportRequest, form: Fo
         raise HttpRefusal(400, f"'{form.value}' holds the rows of one table: name it in type_names or table_keys")
     [key] = chosen
     entity = catalog.tables[key]
-    runs = table_rows(snapshot.open(key), entity)
+    runs = map(_outside, table_rows(snapshot.open(key), entity))
     first = next(runs)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -68,6 +69,12 @@ def _rows(call: Call, branch: str, at: str | None, body: ExportRequest, form: Fo
 
     made = arrow_pieces if form is Format.ARROW else csv_pieces
     return made(first.schema, batches())
+
+
+def _outside(rows: pa.Table) -> pa.Table:
+    """Rows as everybody reads them: moments are moments, and nothing is said of how they are stored."""
+    rows = outside_table(rows)
+    return rows.cast(pa.schema([field.remove_metadata() for field in rows.schema]))
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:

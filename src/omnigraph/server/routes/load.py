@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.choices import LoadMode as Mode
-from omnigraph.engine.operations.branch import made_for
+from omnigraph.engine.coordination.makers import forget_gone
+from omnigraph.engine.operations.branch import made_for, was_made_for
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
 from omnigraph.errors import BranchNotFoundError, GraphError, RecoveryRequiredError, StorageError
 from omnigraph.ids import CommitId
@@ -150,6 +151,8 @@ class _Loading:
         missing = self.branch not in graph.branches.list()
         if missing and self.base is None:
             raise _missing(self.branch)
+        if missing and note is not None and note.taken_over and was_made_for(graph.context, self.branch, note.name):
+            raise BranchNotFoundError(f"branch '{self.branch}', which this request had made, was deleted since")
         if missing:
             graph.branches.create(self.branch, named_branch(self.base), actor=actor)
         # Also when an earlier attempt at this request made it and came no further.
@@ -169,14 +172,17 @@ class _Loading:
         except GraphError:
             if self._creates:
                 # Nothing was loaded, so nothing is left: the branch was made for this load alone.
-                self._undo_branch(began_at)
+                self._undo_branch(began_at, note)
             raise
 
-    def _undo_branch(self, began_at: CommitId | None) -> None:
+    def _undo_branch(self, began_at: CommitId | None, note: Note | None) -> None:
+        graph = self.call.graph
         try:
-            if self.call.graph.snapshot(self.branch).head != began_at:
+            if graph.snapshot(self.branch).head != began_at:
                 return  # Somebody else has written to it meanwhile.
-            self.call.graph.branches.delete(self.branch, actor=self.call.actor)
+            graph.branches.delete(self.branch, actor=self.call.actor)
+            if note is not None:
+                forget_gone(graph.context.store.objects, note.name)
         except GraphError as exc:
             _log.warning("branch '%s' of a load that failed is left: %s", self.branch, exc)
 

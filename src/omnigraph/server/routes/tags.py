@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from omnigraph.engine.manifest.tags import Tag
 from omnigraph.engine.operations.tag import delete_tag as remove_tag
+from omnigraph.engine.operations.tag import tag_made_for
 from omnigraph.ids import MAIN
 from omnigraph.server.access import CHANGE, READ
 from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, named_branch, run_write
@@ -56,8 +57,8 @@ async def create_tag(request: Request) -> Response:
         return tag_output(call.graph.tags.create(body.name, body.at, branch, actor=call.actor, message=body.message))
 
     def found(note: Note) -> Mapping[str, Any] | None:
-        tag = _tag(call, body.name)
-        return tag_output(tag) if tag is not None and tag.request == note.name else None
+        tag = tag_made_for(call.graph.context, body.name, note.name)
+        return None if tag is None else tag_output(tag)
 
     return await run_write(call, Write(branch, BRANCH_WORK_BYTES, digest_of(call, raw), work, found=found))
 
