@@ -8,6 +8,7 @@ stored, and `as_floats` takes all of them. Null in, null out, where an entry say
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -106,10 +107,22 @@ def _round_floats(column: Any, count: int) -> Any:
         return pc.round(column, ndigits=count, round_mode="half_towards_infinity")
     if count > 300:
         return column
+    if isinstance(column, pa.Scalar):
+        return _round_floats(pa.array([column.as_py()], pa.float64()), count)[0]
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     # A float this large has no digits that far behind the point, and shifting it could overflow.
-    settled = pc.greater_equal(pc.abs(column), 2.0**53 / 10.0**count)
+    size = pc.abs(column)
+    settled = pc.greater_equal(size, 2.0**53 / 10.0**count)
     small = pc.if_else(settled, pa.scalar(0.0), column)
-    return pc.if_else(settled, column, pc.round(small, ndigits=count, round_mode="half_towards_infinity"))
+    rounded = pc.if_else(settled, column, pc.round(small, ndigits=count, round_mode="half_towards_infinity"))
+    # Shifting one that is nearly as large would move it by a good part of its last digit, so those are shifted exactly.
+    exactly = pc.and_(pc.greater_equal(size, 2.0**44 / 10.0**count), pc.invert(settled))
+    if not pc.any(exactly).as_py():
+        return rounded
+    unit = Decimal(1).scaleb(-count)
+    found = [float(Decimal(number).quantize(unit, ROUND_HALF_UP)) for number in column.filter(exactly).to_pylist()]
+    return pc.replace_with_mask(rounded, pc.fill_null(exactly, False), pa.array(found, pa.float64()))
 
 
 def _floor(numbers: Any) -> Any:
