@@ -2,7 +2,8 @@
 
     python -m benchmarks.additions                  # 100,000 people, 1 M Knows; 1 M items; 1 M keyed edges
     python -m benchmarks.additions --scale 0.1      # a tenth of it
-    python -m benchmarks.additions --only shortest  # one or more of: distinct, shortest, or, upsert, update
+    python -m benchmarks.additions --beside DIR     # compiles beside the sources of another release as well
+    python -m benchmarks.additions --only shortest  # some of: compile, distinct, shortest, or, upsert, update, schema
 
 Figures are milliseconds, p50 and p95 of warm calls over many parameters, answers compared before they are measured;
 writes are wall clock and processor time, the best of several. A line with an aim says whether it was met.
@@ -28,10 +29,11 @@ from omnigraph import create
 from omnigraph.graph import Graph
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks import language, schema
 from benchmarks.read import Data, Report, build_graph, build_ladybug, build_sqlite, generate_people
 
 RESULTS = Path(__file__).parent / "results" / "additions.json"
-PARTS = ("distinct", "shortest", "or", "upsert", "update")
+PARTS = ("compile", "distinct", "shortest", "or", "upsert", "update", "schema")
 PAIRS = 60
 WRITTEN = 10_000
 
@@ -101,6 +103,20 @@ def ask_all(report: Report, question: str, programs: dict[str, Ask], arguments: 
         report.agree(question, {name: ask(argument) for name, ask in programs.items()})
     for name, ask in programs.items():
         report.measure(question, name, ask, arguments)
+
+
+def measure_compile(report: Report, sources: str | None) -> None:
+    """Cold compiles of queries that every release knows, beside those of the sources in a folder."""
+    question = "compile a query of before, cold"
+    if sources is None:
+        print(
+            f"  {question:<38} left out: --beside names the sources of the release before (its folder src)", flush=True
+        )
+        return
+    ours, theirs = language.compare(sources)
+    report.note(question, "omnigraph", ours * 1e3)
+    report.note(question, "before", theirs * 1e3)
+    aim(report, question, "before", 1.1)
 
 
 def measure_distinct(report: Report, graph: Graph, others: Others, keys: list[str]) -> None:
@@ -231,9 +247,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS)
+    parser.add_argument("--beside", metavar="DIR", help="the folder src of another release, to compile beside")
     chosen = parser.parse_args()
     parts = set(chosen.only)
     report = Report()
+    if "compile" in parts:
+        measure_compile(report, chosen.beside)
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as place:
         folder = Path(place)
         if parts & {"distinct", "shortest"}:
@@ -247,6 +266,8 @@ def main() -> None:
             measure_or(report, folder, int(1_000_000 * chosen.scale))
         if parts & {"upsert", "update"}:
             measure_writes(report, folder, int(1_000_000 * chosen.scale), parts)
+        if "schema" in parts:
+            schema.measure(int(1_000_000 * chosen.scale))
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(report.lines, indent=1))
 

@@ -132,18 +132,23 @@ def compile_seconds(sources: str) -> float:
     return float(subprocess.run(command, capture_output=True, check=True, text=True, env=settings).stdout)
 
 
-def compare(sources: str) -> None:
-    """Cold compiles here and there, in turns, so that whatever else the machine does hits both."""
+def compare(sources: str) -> tuple[float, float]:
+    """Cold compiles here and there, in turns, so that whatever else the machine does hits both; the best of each."""
     here = str(Path(omnigraph.__file__).parents[1])
     turns = [(compile_seconds(here), compile_seconds(sources)) for _ in range(3)]
-    ours, theirs = min(turn[0] for turn in turns), min(turn[1] for turn in turns)
+    return min(turn[0] for turn in turns), min(turn[1] for turn in turns)
+
+
+def show_comparison(sources: str) -> None:
+    """Print how the compiles of another release compare."""
+    ours, theirs = compare(sources)
     verdict = "met" if ours / theirs < 1.1 else "MISSED"
     print(f"cold compile {ours * 1e3:.3f} ms, there {theirs * 1e3:.3f} ms: {ours / theirs:.2f}x  aim 1.1  {verdict}")
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--beside"]:
-        compare(sys.argv[2])
+        show_comparison(sys.argv[2])
         return
     catalog, query = compile_schema(SCHEMA), QUERY.format(n=0)
     big_schema, big_file = schema_text(60, 170), queries_text(600)

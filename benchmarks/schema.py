@@ -56,11 +56,8 @@ CHANGES: list[tuple[str, Callable[[str], str]]] = [
 ]
 
 
-def main() -> None:
+def measure(rows: int) -> None:
     """Run every change after the other, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=100_000)
-    rows = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "graph.omni"
         graph = build(root, rows)
@@ -73,6 +70,13 @@ def main() -> None:
             seconds, cpu = time.perf_counter() - began, time.process_time() - used
             grown, made = (size_of(root) - before) / 1e6, len(graph.history.list()) - commits
             print(f"{name:<48}{seconds:>9.3f}{cpu:>8.3f}{grown:>8.2f}{made:>9}")
+
+
+def main() -> None:
+    """Measure the changes of a table of some size."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=100_000)
+    measure(parser.parse_args().rows)
 
 
 if __name__ == "__main__":

@@ -173,8 +173,13 @@ def _extended(run: _Run, block: op.Block, row: Row) -> list[Row]:
     for arm in block.arms:
         for each in _matches(run, arm, row):
             bound = {name: each[name] for name in block.binds}
-            once.setdefault(tuple(entity.get("id") for entity in bound.values()), {**row, **bound})
+            once.setdefault(tuple(_identity(entity) for entity in bound.values()), {**row, **bound})
     return list(once.values())
+
+
+def _identity(entity: Entity) -> Any:
+    """What tells a node or an edge, or a path, from others."""
+    return (tuple(entity["nodes"]), tuple(entity["edges"])) if "nodes" in entity else entity.get("id")
 
 
 def _with_edges(run: _Run, expands: tuple[op.Expand, ...], row: Row) -> Iterator[Row]:
@@ -316,6 +321,12 @@ def f32(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
+def _called(name: str, values: list[Any], kind: PropertyType) -> Any:
+    """A call; the first of several numbers that is not null is a float where one of them is."""
+    found = plain_values.call(name, values)
+    return float(found) if found is not None and name == "coalesce" and kind.scalar is Scalar.F64 else found
+
+
 def _value(run: _Run, expression: Any, row: Row) -> Any:
     if run.known and expression in run.known:
         return run.known[expression]
@@ -335,8 +346,8 @@ def _value(run: _Run, expression: Any, row: Row) -> Any:
             return run.now.replace(microsecond=run.now.microsecond // 1000 * 1000)
         case op.TextMatch():
             return _text_match(run, expression, row)
-        case op.FunctionCall(function=name, arguments=arguments):
-            return plain_values.call(name, [_value(run, argument, row) for argument in arguments])
+        case op.FunctionCall(function=name, arguments=arguments, type=kind):
+            return _called(name, [_value(run, argument, row) for argument in arguments], kind)
         case op.Arithmetic(operator=operator, left=left, right=right):
             return plain_values.arithmetic(operator, _value(run, left, row), _value(run, right, row))
         case op.Negative(operand=operand):
@@ -511,8 +522,8 @@ def _aggregate(run: _Run, rows: list[Row]) -> list[list[Any]]:
         match expression:
             case op.Aggregate():
                 return _aggregated(run, expression, groups[group])
-            case op.FunctionCall(function=name, arguments=arguments):
-                return plain_values.call(name, [value(argument, group) for argument in arguments])
+            case op.FunctionCall(function=name, arguments=arguments, type=kind):
+                return _called(name, [value(argument, group) for argument in arguments], kind)
             case op.Arithmetic(operator=operator, left=left, right=right):
                 return plain_values.arithmetic(operator, value(left, group), value(right, group))
             case op.Negative(operand=operand):

@@ -71,7 +71,10 @@ def _with_dates(operator: str, left: Any, right: Any) -> Any:
     if isinstance(right, float):
         if not math.isfinite(right):
             raise PlainFailure("not finite")
-        steps = math.floor(right * scale)
+        if scale == 1:
+            steps = math.floor(right) if operator == "+" else math.ceil(right)
+        else:
+            steps = int(math.copysign(math.floor(abs(right * scale) + 0.5), right))
     else:
         steps = right * scale
     try:

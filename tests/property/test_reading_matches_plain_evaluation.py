@@ -245,6 +245,9 @@ class PlanMaker:
         self.names = 0
         self.nullable = set()
         self.paths = []
+        self.offset = 0
+        self.may_fail = False
+        """Whether every row is shown, so that both ways meet a value that has no result."""
 
     def plan(self):
         rng = self.rng
@@ -256,6 +259,10 @@ class PlanMaker:
             self.params["limit"] = (limit, PropertyType(Scalar.I64))
             limit = op.ParameterRef("limit", PropertyType(Scalar.I64))
         self.offset = rng.choice([0, 0, 0, 1, 3])
+        self.may_fail = limit is None and not self.offset
+        if rng.random() < 0.2:
+            self.params["offset"] = (self.offset, PropertyType(Scalar.I64))
+            self.offset = op.ParameterRef("offset", PropertyType(Scalar.I64))
         named = {name: kind for name, kind in bound.items() if not name.startswith("_anon")}
         if not named:
             return self.plan()
@@ -268,7 +275,8 @@ class PlanMaker:
             if rng.random() < 0.3:
                 projections.append(self.computed(named, edges))
             order = [op.OrderKey(e, rng.random() < 0.5) for e in projections if type_of(e).is_plain][:1]
-            return self.finish(pattern, projections, order, None, limit, True, distinct=True)
+            having = self.having(projections)
+            return self.finish(pattern, projections, order, None, limit, True, having=having, distinct=True)
         rank = self.rank(named) if rng.random() < 0.3 else None
         if rank is not None and self.nullable:
             rank = None
@@ -337,13 +345,16 @@ class PlanMaker:
             if blocks:
                 filters += [op.Filter(self.predicate(bound, edges)) for _ in range(rng.choice([0, 1]))]
             for _ in range(rng.choice([0, 0, 0, 1])):
-                inner_bound, inner_edges = dict(bound), dict(edges)
+                inner_bound, inner_edges, outside = dict(bound), dict(edges), list(self.paths)
                 inner = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
+                self.paths = outside
                 if rng.random() < 0.6:
                     antis.append(op.AntiJoin(inner, tuple(sorted(bound))))
                 else:
                     semis.append(op.SemiJoin(inner, tuple(sorted(bound))))
-        paths = [self.path(bound, scans)] if depth == 0 and rng.random() < 0.2 else []
+        paths = [self.path(bound, scans)] if rng.random() < (0.1 if depth else 0.2) else []
+        for path in paths:
+            filters += [op.Filter(self.path_test(path.variable, bound)) for _ in range(rng.choice([0, 1, 1]))]
         return op.Pattern(*map(tuple, (scans, expands, filters, antis, semis, blocks, paths)))
 
     def path(self, bound, scans):
@@ -355,27 +366,55 @@ class PlanMaker:
         target = self.named_endpoint(named, bound, scans, target_type)
         hops = rng.choice([(1, 1), (1, 3), (1, 6), (2, 4)])
         undirected = source_type == target_type and rng.random() < 0.4
-        self.paths.append(f"path{len(self.paths)}")
+        self.names += 1
+        self.paths.append(f"path{self.names}")
         ends = (source, target, source_type, target_type)
         backward = source_type != target_type and rng.random() < 0.3
         return op.ShortestPath(self.paths[-1], name, *ends, undirected, *hops, backward)
+
+    def path_test(self, name, bound):
+        """A condition on a path."""
+        rng = self.rng
+        text = PropertyType(Scalar.STRING)
+        ids = op.PathValue(name, "nodes", PropertyType(Scalar.STRING, is_list=True))
+        length = op.PathValue(name, "length", PropertyType(Scalar.I64))
+        number = op.Literal(rng.choice([1, 2, 3]), PropertyType(Scalar.I64))
+        node = op.Literal(f"{rng.choice('nmZ')}{rng.randrange(8)}", text)
+        named = [variable for variable in bound if not variable.startswith("_anon")]
+        return rng.choice(
+            [
+                op.Comparison(rng.choice(list(op.ComparisonOperator)), length, number),
+                op.InList(node, ids),
+                op.ListContains(ids, node),
+                op.InList(op.PropertyRef(rng.choice(named), "id", text), ids),
+                op.Not(op.Comparison(op.ComparisonOperator.EQ, length, number)),
+                op.IsNull(op.PathValue(name, "path", PropertyType(Scalar.PATH)), rng.random() < 0.7),
+            ]
+        )
 
     def block(self, bound, edges, depth):
         """An optional block, or a union whose arms bind the same names."""
         rng = self.rng
         outer = tuple(sorted(bound))
-        inner_bound, inner_edges = dict(bound), dict(edges)
+        inner_bound, inner_edges, outside = dict(bound), dict(edges), list(self.paths)
         pattern = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
+        new_paths = [name for name in self.paths if name not in outside]
         new = {name: kind for name, kind in inner_bound.items() if name not in bound}
         new_edges = {name: kind for name, kind in inner_edges.items() if name not in edges}
-        binds = (*new, *new_edges)
+        binds = (*new, *new_edges, *new_paths)
         if rng.random() < 0.6:
             self.nullable |= set(binds)
             bound.update(new)
             edges.update(new_edges)
             return op.OptionalMatch(pattern, outer, binds)
         arms = [pattern]
-        if rng.random() < 0.7:
+        roll = rng.random()
+        if roll < 0.3:
+            # Another arm that binds the same: the edges and paths of the first one as well.
+            filters = tuple(op.Filter(self.predicate(inner_bound, inner_edges)) for _ in range(rng.choice([1, 2])))
+            arms.append(op.Pattern(pattern.scans, pattern.expands, filters, (), (), pattern.blocks, pattern.paths))
+        elif roll < 0.7:
+            self.paths = outside
             again = dict(bound) | {name: kind for name, kind in new.items() if name not in self.nullable}
             more = op.Pattern(
                 tuple(op.Scan(name, kind) for name, kind in again.items() if name not in bound),
@@ -387,6 +426,23 @@ class PlanMaker:
         bound.update({name: new[name] for name in binds if name in new})
         edges.update({name: new_edges[name] for name in binds if name in new_edges})
         return op.Union(tuple(arms), outer, binds)
+
+    def number_that_may_fail(self, bound, edges):
+        """A computation with integers of any size, which may leave 64 bits."""
+        rng = self.rng
+        wide = self.properties(bound, edges, lambda kind: kind.is_plain and kind.is_numeric)
+        wide = [ref for ref in wide if ref.type.scalar in (Scalar.I64, Scalar.U64, Scalar.I32)]
+        if not wide:
+            return self.computed_number(bound, edges)
+        whole = PropertyType(Scalar.I64, nullable=True)
+        left, right = rng.choice(wide), rng.choice([*wide, op.Literal(2, PropertyType(Scalar.I64))])
+        return rng.choice(
+            [
+                op.Arithmetic(rng.choice("+-*%"), left, right, whole),
+                op.Negative(left, whole),
+                op.FunctionCall(rng.choice(["abs", "to_int", "floor"]), (left,), whole),
+            ]
+        )
 
     def expand(self, bound, edges, scans, into=None):
         rng = self.rng
@@ -468,7 +524,17 @@ class PlanMaker:
         if not plain:
             return self.test(bound, edges)
         ref = rng.choice(plain)
-        match rng.randrange(6):
+        match rng.randrange(8):
+            case 6:
+                of_type = [v for v, kind in bound.items() if kind == bound.get(ref.variable)]
+                if ref.variable in bound and not ref.variable.startswith("_anon"):
+                    sides = self.entity(ref.variable), self.entity(rng.choice(of_type))
+                    return op.Comparison(rng.choice([op.ComparisonOperator.EQ, op.ComparisonOperator.NE]), *sides)
+                return op.IsNull(ref)
+            case 7:
+                own = op.PropertyRef(ref.variable, "id", PropertyType(Scalar.STRING))
+                given = op.Literal(f"{rng.choice('nmZ')}{rng.randrange(8)}", PropertyType(Scalar.STRING))
+                return op.Comparison(rng.choice(list(op.ComparisonOperator)), own, given)
             case 0:
                 return op.IsNull(rng.choice([ref, self.entity(ref.variable)]) if ref.variable in bound else ref)
             case 1:
@@ -481,6 +547,9 @@ class PlanMaker:
                 texts = [each for each in plain if each.type.scalar is Scalar.STRING]
                 if texts:
                     pattern = op.Literal(rng.choice(["^a", "e+n$", "[A-Z]", "", "."]), PropertyType(Scalar.STRING))
+                    if rng.random() < 0.3:
+                        self.params[f"p{len(self.params)}"] = (pattern.value, PropertyType(Scalar.STRING))
+                        pattern = op.ParameterRef(f"p{len(self.params) - 1}", PropertyType(Scalar.STRING))
                     return op.StringPredicate(op.StringTest.MATCHES, rng.choice(texts), pattern)
                 return op.IsNull(ref)
             case 4:
@@ -533,22 +602,44 @@ class PlanMaker:
                         op.FunctionCall("replace", (ref, self.constant(PropertyType(Scalar.STRING)), other), text),
                         op.FunctionCall("concat", (ref, other), PropertyType(Scalar.STRING)),
                         op.FunctionCall("coalesce", (ref, other), text),
+                        op.FunctionCall("concat", (op.Literal("+", text), ref), PropertyType(Scalar.STRING)),
                     ]
                 )
             case Scalar.DATE | Scalar.DATETIME:
-                unit = op.Literal(rng.choice(["year", "month", "week", "day", "hour"]), PropertyType(Scalar.STRING))
+                units = ["year", "quarter", "month", "week", "day", "hour", "minute", "second"]
+                unit = op.Literal(rng.choice(units), PropertyType(Scalar.STRING))
+                parts = ["year", "month", "day", *(["hour", "minute", "second"] if scalar is Scalar.DATETIME else [])]
+                part_of_unit = op.Literal(rng.choice([0.5, -0.5, 1.001, 2.25]), PropertyType(Scalar.F64))
                 same = PropertyType(scalar, nullable=True)
                 other = rng.choice([each for each in refs if each.type.scalar is scalar])
                 return rng.choice(
                     [
-                        op.FunctionCall(rng.choice(["year", "month", "day"]), (ref,), whole),
+                        op.FunctionCall(rng.choice(parts), (ref,), whole),
+                        op.FunctionCall("coalesce", (ref, other), same),
+                        op.Arithmetic(rng.choice("+-"), ref, part_of_unit, same),
                         op.FunctionCall("date_trunc", (unit, ref), same),
                         op.FunctionCall("to_string", (ref,), text),
                         op.Arithmetic(rng.choice("+-"), ref, number, same),
                         op.Arithmetic("-", ref, other, PropertyType(Scalar.F64, nullable=True)),
                     ]
                 )
+            case Scalar.I64 | Scalar.U64 | Scalar.F32:
+                floating = PropertyType(Scalar.F64, nullable=True)
+                half = op.Literal(0.5, PropertyType(Scalar.F64))
+                return rng.choice(
+                    [
+                        op.FunctionCall(rng.choice(["sqrt", "ln", "exp", "to_float"]), (ref,), floating),
+                        op.FunctionCall("coalesce", (ref, half), floating),
+                        op.FunctionCall("coalesce", (ref, ref), ref.type),
+                        op.Arithmetic("/", ref, rng.choice([half, ref]), floating),
+                        op.Arithmetic(rng.choice("+-*%"), ref, half, floating),
+                    ]
+                )
             case Scalar.I32 | Scalar.F64:
+                if rng.random() < 0.2:
+                    digits = op.Literal(rng.choice([0, 1, 2, 400]), PropertyType(Scalar.I64))
+                    kind = whole if scalar is Scalar.I32 else PropertyType(Scalar.F64, nullable=True)
+                    return op.FunctionCall("round", (ref, digits), kind)
                 kind = whole if scalar is Scalar.I32 else PropertyType(Scalar.F64, nullable=True)
                 name = rng.choice(["abs", "round", "floor", "ceil", "to_string", "sqrt"])
                 if rng.random() < 0.2:
@@ -629,6 +720,11 @@ class PlanMaker:
         found = self.properties(bound, edges, lambda kind: True)
         choices = [self.entity(variable) for variable in bound] + rng.sample(found, min(len(found), 3))
         choices += [self.computed(bound, edges), self.computed(bound, edges)]
+        lists = self.properties(bound, edges, lambda kind: kind.is_list)
+        if lists:
+            choices.append(op.FunctionCall("size", (rng.choice(lists),), PropertyType(Scalar.I64, nullable=True)))
+        if self.may_fail and rng.random() < 0.2:
+            choices += [self.number_that_may_fail(bound, edges)] * 2
         texts = PropertyType(Scalar.STRING, is_list=True)
         for name in self.paths:
             choices += [op.PathValue(name, "length", PropertyType(Scalar.I64)), op.PathValue(name, "nodes", texts)]
@@ -647,6 +743,10 @@ class PlanMaker:
 
     def order_key(self, bound, edges):
         found = self.properties(bound, edges, lambda kind: kind.is_plain)
+        if self.rng.random() < 0.2:
+            return op.OrderKey(self.computed(bound, edges), self.rng.random() < 0.5)
+        if self.paths and self.rng.random() < 0.3:
+            return op.OrderKey(op.PathValue(self.rng.choice(self.paths), "length", PropertyType(Scalar.I64)))
         return (
             op.OrderKey(self.rng.choice(found), self.rng.random() < 0.5)
             if found
@@ -671,6 +771,13 @@ class PlanMaker:
         counted = op.Aggregate(op.AggregateFunction.COUNT, self.entity(rng.choice(list(bound))))
         two = op.Literal(2, PropertyType(Scalar.I64))
         found.append(op.Arithmetic("*", counted, two, PropertyType(Scalar.I64)))
+        collected = op.Aggregate(op.AggregateFunction.COLLECT, self.entity(rng.choice(list(bound))), rng.random() < 0.5)
+        found += [collected, op.FunctionCall("size", (collected,), PropertyType(Scalar.I64))]
+        total = op.Aggregate(op.AggregateFunction.SUM, self.computed_number(bound, edges))
+        found.append(op.FunctionCall("coalesce", (total, two), type_of(total).with_nullable(False)))
+        for name in self.paths:
+            length = op.PathValue(name, "length", PropertyType(Scalar.I64))
+            found.append(op.Aggregate(rng.choice([op.AggregateFunction.MAX, op.AggregateFunction.SUM]), length))
         if plain:
             distinct = rng.random() < 0.5
             found.append(op.Aggregate(op.AggregateFunction.COUNT, rng.choice(plain), distinct=True))

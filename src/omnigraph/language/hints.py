@@ -14,8 +14,21 @@ _TRAVERSAL = "an edge is followed by '$a edgeName $b', without brackets or arrow
 _NODE = f"a node is written '$p: Person', without brackets, and {_TRAVERSAL}"
 _QUERY = "a query is 'query name() { match { … } return { … } }'"
 _DECLARATION = "a type is declared as 'node Person { name: String @key }' or 'edge Knows: Person -> Person'"
-_KEYWORD = re.compile(r"(?:QUERY|MATCH|OPTIONAL|RETURN|DISTINCT|ORDER|LIMIT|OFFSET|HAVING|INSERT|UPDATE|DELETE)\b")
+_KEYWORD = re.compile(
+    r"(?:QUERY|MATCH|OPTIONAL|RETURN|DISTINCT|ORDER|LIMIT|OFFSET|HAVING|INSERT|UPDATE|DELETE|AS|AND|OR|NOT|IN|IS)\b"
+)
 _NEAR = 40
+_CASE = "choose by coalesce(a, b), the first that is not null, or by the conditions of match { }"
+
+_HABITS = {
+    "where": "a condition stands in match { }, beside the patterns",
+    "like|ilike": "texts are tested with contains, starts_with, ends_with or matches",
+    "regexp|rlike|similar": "a pattern is tested with 'matches'",
+    "between": "write 'x >= a and x <= b'",
+    "case|when|then|else": _CASE,
+}
+"""Words of other languages, and what to write instead."""
+_CONDITIONS = "is|not|and|or|in|contains|starts_with|ends_with|matches"
 
 _TYPES = {
     "string|str|text|varchar|char": "a text is String",
@@ -35,6 +48,19 @@ def word_at(text: str, position: int) -> str:
     if len(shown) > _NEAR:
         shown = f"{shown[:_NEAR]}…"
     return f"'{shown}'" if shown.isprintable() else f"the character {shown!r}"
+
+
+def hint_for(word: str) -> str | None:
+    """What to write instead of a word that is taken for a name and stands for nothing, where it is a known one."""
+    if word in _CONDITIONS.split("|"):
+        return "a condition is no value: it stands in match { } or having { }"
+    return next((hint for words, hint in _HABITS.items() if word.lower() in words.split("|")), None)
+
+
+def hint_behind(text: str, position: int) -> str | None:
+    """The same for the word that follows a place."""
+    word = re.compile(r"\s*([A-Za-z_]+)").match(text, position)
+    return hint_for(word[1]) if word else None
 
 
 def hint_at(text: str, position: int) -> str | None:
@@ -64,10 +90,22 @@ def hint_at(text: str, position: int) -> str | None:
         (rest.startswith(":") and before.endswith("["), _TRAVERSAL),
         (rest.startswith(":") and bool(re.search(r"\(\s*\$\w+\s*$", before)), _NODE),
         (bool(_KEYWORD.match(rest)), "keywords are written in small letters"),
+        (bool(re.match(r"(?i)by\b", rest)), "an order is written 'order { $p.name desc }'"),
+        (bool(re.match(r"(?i)group\b", rest)), "aggregates are grouped by everything else that is returned"),
+        (bool(re.match(r"(?i)skip\b", rest)), "rows are left out by 'offset 10', behind limit"),
+        (bool(re.match(r"(?i)limit\b", rest)) and "offset" in before, "limit comes before offset"),
+        (rest.startswith("*") and bool(re.search(r"(?i)count\s*\(\s*$", before)), "count($p) counts rows"),
+        (rest.startswith(",") and bool(re.search(r"\bin\s*\([^()]*$", before)), "a list is written '[1, 2]'"),
+        (rest.startswith("^"), "there is no power: write a product"),
+        (rest.startswith("~"), "a pattern is tested with 'matches'"),
+        (rest.startswith("{") and bool(re.search(r"\boptional\s+match\s*$", before)), "write 'optional { … }'"),
+        (bool(re.search(r"\bcase\s+(?:\$\S+\s+)?when\b[^{}]*$", before)), _CASE),
+        (bool(re.search(r"\bshortest\s+\$\w+\s+<?\w+>?\s*$", before)), "a path has bounds, such as knows{1,6}"),
         (bool(re.match(r"(?i)where\b", rest)), "a condition stands in match { }, beside the patterns"),
         (bool(re.match(r"(?i)(null|nil|none)\b", rest)), "there is no null literal; use a nullable parameter"),
     )
-    return next((hint for holds, hint in hints if holds), None) or _type_hint(rest, before)
+    found = next((hint for holds, hint in hints if holds), None) or _type_hint(rest, before)
+    return found or next((hint for words, hint in _HABITS.items() if re.match(rf"(?i)(?:{words})\b", rest)), None)
 
 
 def _type_hint(rest: str, before: str) -> str | None:

@@ -74,12 +74,11 @@ class Source:
         return ParseError(text, span=place)
 
     def type_error(self, code: str | None, message: str, span: Span) -> TypeCheckError:
-        """A `TypeCheckError` whose message begins with its code, where the rule has one."""
+        """A `TypeCheckError` that shows its place; its message begins with its code, where the rule has one."""
         place = self.locate(span)
         prefix = f"{code}: " if code else ""
-        return TypeCheckError(
-            f"{prefix}{message} (line {place.line}, column {place.column})", span=place, code=code or "type"
-        )
+        text = f"{prefix}{message} (line {place.line}, column {place.column})\n{self.snippet(span)}"
+        return TypeCheckError(text, span=place, code=code or "type")
 
 
 def _byte_length(text: str) -> int:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.types import NUMERIC, PropertyType, Scalar
 from omnigraph.language import query_ast as ast
+from omnigraph.language.hints import hint_behind
 from omnigraph.plan.expressions import expression
 from omnigraph.plan.names import Place, are_compatible
 from omnigraph.plan.operators import (
@@ -67,7 +68,9 @@ def _truth(scope: Scope, condition: ast.Truth, place: Place) -> Predicate:
         return found
     kind = type_of(found)
     if isinstance(found, EntityId) or kind.scalar is not Scalar.BOOL or kind.is_list:
-        raise scope.fail("T7", f"a condition is a comparison or a Bool, not {_shown(found)}", condition.span)
+        habit = hint_behind(scope.source.text, condition.span.end)
+        hint = f": {habit}" if habit else ""
+        raise scope.fail("T7", f"a condition is a comparison or a Bool, not {_shown(found)}{hint}", condition.span)
     return IsTrue(found)
 
 

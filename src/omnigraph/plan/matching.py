@@ -141,9 +141,13 @@ class _Block:
             for name, edge in first.edges.items()
             if all(name in inner.edges and inner.edges[name].name == edge.name for inner in scopes)
         }
+        paths = {
+            name: kind for name, kind in first.paths.items() if all(inner.paths.get(name) == kind for inner in scopes)
+        }
         scope.nodes.update(nodes)
         scope.edges.update(edges)
-        binds = [*nodes, *edges]
+        scope.paths.update(paths)
+        binds = [*nodes, *edges, *sorted(paths)]
         scope.nullable.update(name for name in binds if any(name in inner.nullable for inner in scopes))
         outer = sorted({name for inner in scopes for name in self._outer(inner)})
         self.blocks.append(Union(arms, tuple(outer), tuple(binds)))
@@ -207,7 +211,7 @@ class _Block:
         left = self._bind(clause.left, scope.catalog.nodes[left_type])
         right = self._bind(clause.right, scope.catalog.nodes[right_type])
         source, target = (left, right) if forward else (right, left)
-        scope.paths.add(name)
+        scope.paths[name] = (edge.name, source, target, clause.undirected, not forward)
         ends = (source, target, edge.source, edge.target)
         self.paths.append(ShortestPath(name, edge.name, *ends, clause.undirected, low, high, not forward))
 

@@ -11,6 +11,7 @@ from omnigraph.catalog.types import NUMERIC, PropertyType, Scalar
 from omnigraph.catalog.values import parse_date, parse_datetime
 from omnigraph.errors import TypeCheckError
 from omnigraph.language import query_ast as ast
+from omnigraph.language.hints import hint_for
 from omnigraph.language.source import Span
 from omnigraph.plan.functions import Family
 from omnigraph.plan.operators import Expression, Literal, ParameterRef, PropertyRef
@@ -104,6 +105,8 @@ def property_ref(scope: Scope, access: ast.PropertyAccess) -> PropertyRef:
     owner = None if name == ANONYMOUS else (scope.node(name) or scope.edge(name))
     if owner is None:
         why = "is a parameter and has no properties" if name in scope.parameters else "is not bound here"
+        if scope.is_path(name):
+            why = f"is a path: use length(${name}), nodes(${name}) or edges(${name})"
         if name == ANONYMOUS:
             why = "is anonymous and cannot be referred to"
         raise scope.fail("T6", f"${name} {why}", access.span)
@@ -129,7 +132,7 @@ def parameter_ref(scope: Scope, variable: ast.Variable) -> ParameterRef | None:
 
 def bare_edge(scope: Scope, variable: ast.Variable) -> TypeCheckError:
     """The error of using an edge variable without a property."""
-    return scope.fail("T23", f"${variable.name} is an edge: use one of its properties", variable.span)
+    return scope.fail("T23", f"${variable.name} is an edge: use one of its properties, or its id", variable.span)
 
 
 def unbound(scope: Scope, variable: ast.Variable, code: str | None = None) -> TypeCheckError:
@@ -143,7 +146,10 @@ def unknown_alias(scope: Scope, alias: ast.Alias, place: Place) -> TypeCheckErro
     name = alias.name
     if name == "null":
         return scope.fail(None, "there is no null literal: test with 'is null' or 'is not null'", alias.span)
-    hint = did_you_mean(name, place.names) or place.hint or f"; variables are written ${name}"
+    habit = hint_for(name)
+    hint = did_you_mean(name, place.names) or (
+        f": {habit}" if habit else place.hint or f"; variables are written ${name}"
+    )
     return scope.fail(place.name_code, f"there is no {place.names_are} '{name}' here{hint}", alias.span)
 
 

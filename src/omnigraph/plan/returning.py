@@ -171,7 +171,8 @@ def _aggregate_name(function: str, argument: Expression | EdgeCount) -> str:
 def _having(
     scope: Scope, body: ast.ReadBody, rank: Rank | None, aliases: dict[str, Expression]
 ) -> tuple[Predicate, ...]:
-    place = Place("having", aliases, frozenset({Family.SCALAR}))
+    hint = ": having tests aliases of the return"
+    place = Place("having", aliases, frozenset({Family.SCALAR}), hint=hint)
     found: list[Predicate] = []
     for condition in body.having:
         if rank is not None:

@@ -1,12 +1,14 @@
 """The functions of single values, an entry each: what they take, what they give, and the kernel that computes columns.
 
 Kernels get integers as Int64, other numbers as Float64, dates as Date32 and instants as timestamps in milliseconds; an
-argument that is the same on every row is an Arrow scalar. Null in, null out, where an entry says nothing else.
+argument that is the same on every row is an Arrow scalar. Where the result is a float, integers come as they are
+stored, and `as_floats` takes all of them. Null in, null out, where an entry says nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,11 @@ UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _INTEGER_TEXT = r"^[+-]?[0-9]+$"
 _FLOAT_TEXT = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _LARGEST, _SMALLEST = str(2**63 - 1), str(2**63)
+
+
+def as_floats(numbers: Any) -> Any:
+    """Numbers as the nearest floats; above 2^53 not every integer is one."""
+    return numbers.cast(pa.float64(), safe=False)
 
 
 def by_option(apply: Callable[..., Any], column: Any, *options: Any) -> Any:
@@ -76,11 +83,46 @@ def _round(numbers: Any, digits: Any = None) -> Any:
     given = pa.scalar(0, pa.int64()) if digits is None else digits
 
     def near(column: Any, count: int) -> Any:
-        if pa.types.is_integer(column.type) and count >= 0:
-            return column
-        return pc.round(column, ndigits=max(min(count, 400), -400), round_mode="half_towards_infinity")
+        if pa.types.is_integer(column.type):
+            return column if count >= 0 else _round_integers(column, count)
+        return _round_floats(column, count)
 
     return by_option(near, numbers, given)
+
+
+def _round_integers(column: Any, count: int) -> Any:
+    if count >= -18:
+        return pc.round(column, ndigits=count, round_mode="half_towards_infinity")
+    # 10^19 does not fit 64 bits: half of it or more is rounded up to it, anything less is rounded to nothing.
+    half = 5 * 10**18
+    if count == -19 and pc.any(pc.or_(pc.greater_equal(column, half), pc.less_equal(column, -half))).as_py():
+        raise pa.ArrowInvalid("overflow")
+    return pc.if_else(pc.is_valid(column), pa.scalar(0, column.type), pa.scalar(None, column.type))
+
+
+def _round_floats(column: Any, count: int) -> Any:
+    if count < -308:
+        return pc.if_else(pc.is_finite(column), pa.scalar(0.0), column)
+    if count <= 0:
+        return pc.round(column, ndigits=count, round_mode="half_towards_infinity")
+    if count > 300:
+        return column
+    if isinstance(column, pa.Scalar):
+        return _round_floats(pa.array([column.as_py()], pa.float64()), count)[0]
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    # A float this large has no digits that far behind the point, and shifting it could overflow.
+    size = pc.abs(column)
+    settled = pc.greater_equal(size, 2.0**53 / 10.0**count)
+    small = pc.if_else(settled, pa.scalar(0.0), column)
+    rounded = pc.if_else(settled, column, pc.round(small, ndigits=count, round_mode="half_towards_infinity"))
+    # Shifting one that is nearly as large would move it by a good part of its last digit, so those are shifted exactly.
+    exactly = pc.and_(pc.greater_equal(size, 2.0**44 / 10.0**count), pc.invert(settled))
+    if not pc.any(exactly).as_py():
+        return rounded
+    unit = Decimal(1).scaleb(-count)
+    found = [float(Decimal(number).quantize(unit, ROUND_HALF_UP)) for number in column.filter(exactly).to_pylist()]
+    return pc.replace_with_mask(rounded, pc.fill_null(exactly, False), pa.array(found, pa.float64()))
 
 
 def _floor(numbers: Any) -> Any:
@@ -142,7 +184,7 @@ def _fits_64_bits(texts: Any) -> Any:
 
 def _to_float(values: Any) -> Any:
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return values.cast(pa.float64())
+        return as_floats(values)
     return _numbers_in(values, _FLOAT_TEXT, None, pa.float64())
 
 
@@ -188,7 +230,7 @@ def _first_known(kinds: Sequence[PropertyType]) -> PropertyType:
 
 def _coalesce(*values: Any) -> Any:
     if any(pa.types.is_floating(value.type) for value in values):
-        values = tuple(value.cast(pa.float64()) for value in values)
+        values = tuple(as_floats(value) for value in values)
     elif len({value.type for value in values}) > 1 and pa.types.is_integer(values[0].type):
         values = tuple(value.cast(pa.int64()) for value in values)
     elif any(value.type == pa.large_string() for value in values):
@@ -228,15 +270,9 @@ register(
     ),
     Function("floor", (Takes.NUMBER,), number_of, _floor, summary="the next whole number below"),
     Function("ceil", (Takes.NUMBER,), number_of, _ceil, summary="the next whole number above"),
-    Function(
-        "sqrt", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.sqrt(x.cast(pa.float64())), summary="square root"
-    ),
-    Function(
-        "ln", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.ln(x.cast(pa.float64())), summary="natural logarithm"
-    ),
-    Function(
-        "exp", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.exp(x.cast(pa.float64())), summary="e to the power"
-    ),
+    Function("sqrt", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.sqrt(as_floats(x)), summary="square root"),
+    Function("ln", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.ln(as_floats(x)), summary="natural logarithm"),
+    Function("exp", (Takes.NUMBER,), strict(Scalar.F64), lambda x: pc.exp(as_floats(x)), summary="e to the power"),
     Function("year", (Takes.MOMENT,), strict(Scalar.I64), _part(pc.year), summary="the year"),
     Function("month", (Takes.MOMENT,), strict(Scalar.I64), _part(pc.month), summary="1 to 12"),
     Function("day", (Takes.MOMENT,), strict(Scalar.I64), _part(pc.day), summary="the day of the month"),

@@ -15,6 +15,8 @@ from omnigraph.errors import TypeCheckError
 from omnigraph.language.source import Source, Span
 
 ANONYMOUS = "_"
+PathKind = tuple[str, str, str, bool, bool]
+"""What a path leads along and between: its edge type, its two ends, whether in either direction, whether backwards."""
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Scope:
     outer: Scope | None = None
     nodes: dict[str, NodeType] = field(default_factory=dict)
     edges: dict[str, EdgeType] = field(default_factory=dict)
-    paths: set[str] = field(default_factory=set)
+    paths: dict[str, PathKind] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
     """Variables of an optional block, which may stand for nothing."""
     used: set[str] = field(default_factory=set)

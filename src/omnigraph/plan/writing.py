@@ -208,7 +208,9 @@ def _row_place(entity: NodeType | EdgeType) -> Place:
     if isinstance(entity, EdgeType):
         names |= {word: PropertyRef(SELF, column, STRING) for word, column in _ENDPOINTS.items()}
     names |= {name: PropertyRef(SELF, name, prop.type) for name, prop in entity.properties.items()}
-    return Place("a where", names, _SCALARS, f"property of {entity.name} called", name_code="T11", variable_code="T14")
+    hint = ": the ends of an edge are 'from' and 'to'" if isinstance(entity, EdgeType) else ""
+    called = f"property of {entity.name} called"
+    return Place("a where", names, _SCALARS, called, name_code="T11", variable_code="T14", hint=hint)
 
 
 def _assignments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -407,3 +408,31 @@ def test_the_cache_forgets_what_was_not_used_for_longest(monkeypatch: pytest.Mon
     compile_query(HARBOUR, third)
     assert compile_query(HARBOUR, first) is kept
     assert compile_query(HARBOUR, second) is not dropped
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('match { $v: Vessel $v.name like "A%" } return { $v }', "texts are tested with contains"),
+        ("match { $v: Vessel $v.length_m between 1 and 2 } return { $v }", "write 'x >= a and x <= b'"),
+        ("match { $v: Vessel where $v.length_m > 1.0 } return { $v }", "beside the patterns"),
+        ("match { $v: Vessel } return { $v.length_m is null as n }", "a condition is no value"),
+        ("match { $v: Vessel } return { case when $v.name then 1 end as n }", "choose by coalesce(a, b)"),
+        ("match { $v: Vessel } return { $v.kind as k } having { n > 1 }", "having tests aliases of the return"),
+        ("match { $v: Vessel path $p = shortest $v tows{1,2} $w } return { $p.nodes }", "use length($p), nodes($p)"),
+        ('update Tows set { line: "long" } where src = "a"', "the ends of an edge are 'from' and 'to'"),
+    ],
+)
+def test_habits_of_other_languages_are_told_what_to_write(body: str, words: str) -> None:
+    with pytest.raises(TypeCheckError, match=re.escape(words)):
+        compile_query(HARBOUR, f"query q() {{ {body} }}")
+
+
+def test_a_type_error_shows_the_line_with_carets_under_the_mistake() -> None:
+    with pytest.raises(TypeCheckError) as caught:
+        compile_query(HARBOUR, "query q() {\n    match { $v: Vessel }\n    return { $v.nam }\n}")
+    assert caught.value.message == (
+        "T6: Vessel has no property 'nam'; did you mean 'name'? (line 3, column 14)\n"
+        "        return { $v.nam }\n"
+        "                 ^^^^^^"
+    )

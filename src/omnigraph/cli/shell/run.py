@@ -17,9 +17,8 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.cli.output import Layout, render
 from omnigraph.cli.session import changed_lines, read_view, write_lines
-from omnigraph.cli.shell.statements import Statement, is_whole, read_statement
-from omnigraph.errors import GraphError, InputError, SourceSpan, TypeCheckError
-from omnigraph.language.source import Source, Span
+from omnigraph.cli.shell.statements import is_whole, read_statement
+from omnigraph.errors import GraphError, InputError
 
 FORMATS = ("table", "kv", "csv", "json", "jsonl")
 
@@ -62,14 +61,6 @@ class Shell:
 
     def _statement(self, text: str) -> None:
         statement = read_statement(text)
-        try:
-            self._execute(statement)
-        except TypeCheckError as error:
-            if error.span is not None:
-                typer.echo(_place(statement.text, error.span), err=True)
-            raise
-
-    def _execute(self, statement: Statement) -> None:
         if self.explains:
             typer.echo(self.graph.explain(statement.text, branch=self.branch).to_text())
         elif statement.writes:
@@ -85,13 +76,6 @@ class Shell:
         if command is None:
             raise InputError(f"there is no command '{name}': .help lists them")
         write_lines(command.run(self, words))
-
-
-def _place(text: str, span: SourceSpan) -> str:
-    """The line that an error is about, with carets under the place; a parse error shows its own."""
-    data = text.encode()
-    start, end = (len(data[:place].decode(errors="ignore")) for place in (span.start, span.end))
-    return Source(text).snippet(Span(start, end))
 
 
 @dataclass(frozen=True)

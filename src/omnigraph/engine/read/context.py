@@ -23,7 +23,7 @@ from omnigraph.engine.read.columns.tables import TableView
 from omnigraph.engine.read.columns.values import Constant, epoch_millis, to_physical
 from omnigraph.engine.read.graph.adjacency import Adjacency
 from omnigraph.engine.read.graph.segments import Direction
-from omnigraph.engine.read.graph.shortest import Paths
+from omnigraph.engine.read.graph.shortest import TracedPaths
 from omnigraph.engine.read.kernels import Ints
 from omnigraph.engine.read.state import Tables
 from omnigraph.engine.read.text.analysis import Postings
@@ -125,7 +125,7 @@ class Computed:
     text_positions: dict[tuple[TableView, TextMatch], Ints] = field(default_factory=dict)
     bm25_found: dict[Bm25, tuple[Ints, Floats]] = field(default_factory=dict)
     bm25_scores: dict[Bm25, Floats] = field(default_factory=dict)
-    paths: dict[str, Paths] = field(default_factory=dict)
+    paths: dict[str, TracedPaths] = field(default_factory=dict)
     """By path variable, the paths that its integers stand for."""
     query_vectors: list[tuple[Nearest, Singles | None]] = field(default_factory=list)
     """A list, because the vector of a query may be a literal, which has no hash; there are one or two."""

@@ -17,11 +17,19 @@ def test_float_sums_are_the_exact_sums_rounded(seed):
     found = float_sums(np.array(values), np.array(groups), None, 4)
     for group in range(4):
         exact = math.fsum(v for v, g in zip(values, groups, strict=True) if g == group)
-        assert found[group] == pytest.approx(exact, rel=1e-15)
+        assert found[group] == exact
     order = list(range(len(values)))
     rng.shuffle(order)
     again = float_sums(np.array(values)[order], np.array(groups)[order], None, 4)
     assert again.tolist() == found.tolist()
+
+
+def test_a_little_decides_between_two_floats_that_are_as_near():
+    values = [3.3, 3.3e300, 1e300, 3.3, 0.1, 2.0**53, -1.5, 3.3e300]
+    for signs in ([1.0], [-1.0], [1.0, -1.0]):
+        signed = [sign * value for sign in signs for value in values[: 8 - len(signs) + 1]]
+        found = float_sums(np.array(signed), np.zeros(len(signed), dtype=np.int64), None, 1)
+        assert found[0] == math.fsum(signed)
 
 
 def test_cancellation_leaves_what_is_left():

@@ -36,6 +36,39 @@ class Paths:
         """How many edges each path has."""
         return np.diff(self.offsets) - 1
 
+    @property
+    def kind(self) -> tuple[str, str, str, bool, bool]:
+        """Paths of one kind are the same where their nodes are."""
+        return self.edge_type, self.source_type, self.target_type, self.undirected, self.backward
+
+    def ways(self) -> list[bytes]:
+        """The nodes of each path, to be looked up by."""
+        return [part.tobytes() for part in np.split(self.nodes, self.offsets[1:-1])] if len(self.offsets) > 1 else []
+
+
+class TracedPaths:
+    """The paths that the integers of one variable stand for; several blocks may each have traced some of them."""
+
+    def __init__(self) -> None:
+        self.parts: list[Paths] = []
+        self.begins: list[int] = []
+        """The number of the first path of each part."""
+        self._count = 0
+
+    def add(self, paths: Paths) -> Ints:
+        """Numbers for further paths; one that was traced before keeps the number it has."""
+        first = self._count
+        self._count += len(paths.lengths)
+        numbers = np.arange(first, self._count, dtype=np.int64)
+        for begin, earlier in zip(self.begins, self.parts, strict=True):
+            if earlier.kind == paths.kind:
+                known = {way: begin + place for place, way in enumerate(earlier.ways())}
+                found = np.array([known.get(way, -1) for way in paths.ways()], dtype=np.int64)
+                numbers = np.where(found < 0, numbers, found)
+        self.parts.append(paths)
+        self.begins.append(first)
+        return numbers
+
 
 def shortest_paths(
     onward: Adjacency,

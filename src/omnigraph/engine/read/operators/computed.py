@@ -44,6 +44,7 @@ from omnigraph.plan.operators import (
     Rrf,
     TextMatch,
 )
+from omnigraph.plan.scalar_functions import as_floats
 from omnigraph.plan.types import operands_of, type_of, walk
 
 Datum = Any
@@ -204,9 +205,10 @@ def fails(expression: Expression | EdgeCount) -> bool:
 def _may_fail(part: Expression | EdgeCount) -> bool:
     match part:
         case Arithmetic(type=kind) | Negative(type=kind):
-            return kind.scalar is not Scalar.F64 or any(type_of(each).scalar is Scalar.U64 for each in _operands(part))
-        case FunctionCall(function=name, arguments=arguments):
-            return TABLE[name].may_fail or any(type_of(each).scalar is Scalar.U64 for each in arguments)
+            return kind.scalar is not Scalar.F64
+        case FunctionCall(function=name, arguments=arguments, type=kind):
+            is_whole = kind.scalar is not Scalar.F64
+            return TABLE[name].may_fail or (is_whole and any(type_of(each).scalar is Scalar.U64 for each in arguments))
     return False
 
 
@@ -217,7 +219,10 @@ def _operands(part: Arithmetic | Negative) -> tuple[Expression, ...]:
 def _computed(context: Context, expression: FunctionCall | Arithmetic | Negative, rows: Rows) -> Datum:
     parts = expression.arguments if isinstance(expression, FunctionCall) else _operands(expression)
     try:
-        given = [_given(datum_of(context, part, rows), type_of(part), _takes_any(expression)) for part in parts]
+        given = [
+            _given(datum_of(context, part, rows), type_of(part), _takes_any_width(expression, place))
+            for place, part in enumerate(parts)
+        ]
         match expression:
             case FunctionCall(function=name):
                 kernel = TABLE[name].kernel
@@ -229,14 +234,19 @@ def _computed(context: Context, expression: FunctionCall | Arithmetic | Negative
             case Arithmetic(operator=operator, type=kind):
                 found = _arithmetic(operator, kind.scalar, given)
     except pa.ArrowInvalid as failure:
-        reason = "the result does not fit 64 bits" if "overflow" in str(failure) else str(failure)
+        is_too_large = "overflow" in str(failure) or "truncated" in str(failure)
+        reason = "the result does not fit 64 bits" if is_too_large else str(failure)
         raise ExecutionError(f"{show(expression)}: {reason}") from None
     return _stored(found, arrow_type(expression.type))
 
 
-def _takes_any(expression: FunctionCall | Arithmetic | Negative) -> bool:
-    """Whether a function takes values of any type, and so integers of any width."""
-    return isinstance(expression, FunctionCall) and Takes.PLAIN in TABLE[expression.function].takes
+def _takes_any_width(expression: FunctionCall | Arithmetic | Negative, place: int) -> bool:
+    """Whether the integers at a place need not be of 64 bits with a sign: they are kept, or become floats."""
+    gives_float = expression.type.scalar is Scalar.F64
+    if not isinstance(expression, FunctionCall):
+        return gives_float
+    taken = TABLE[expression.function].taken(place)
+    return taken is Takes.PLAIN or (gives_float and taken in (Takes.NUMBER, Takes.NUMBER_OR_STRING))
 
 
 def _given(datum: Datum, kind: PropertyType, as_it_is: bool) -> Datum:
@@ -290,7 +300,7 @@ def _arithmetic(operator: str, scalar: Scalar, given: list[Datum]) -> Datum:
     if pa.types.is_temporal(left.type) or pa.types.is_temporal(right.type):
         return _with_moments(operator, left, right)
     if scalar is Scalar.F64:
-        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+        left, right = as_floats(left), as_floats(right)
         return _remainder(left, right) if operator == "%" else _FLOATS[operator](left, right)
     return _remainder(left, right) if operator == "%" else _INTEGERS[operator](left, right)
 
@@ -339,7 +349,12 @@ def _with_moments(operator: str, left: Datum, right: Datum) -> Datum:
     if pa.types.is_floating(added.type):
         if pc.any(pc.invert(pc.is_finite(added))).as_py():
             raise pa.ArrowInvalid("a date plus a number that is not finite")
-        added = pc.floor(added)
+        if is_date:
+            # A part of a day leads into the day it ends in, backwards as well.
+            added = pc.floor(added) if operator == "+" else pc.ceil(added)
+        else:
+            # 1.001 seconds times 1000 is a little less than 1001, so the nearest millisecond is the one that is meant.
+            added = pc.round(added, round_mode="half_towards_infinity")
         if pc.any(pc.greater(pc.abs(added), 2.0**62)).as_py():
             raise pa.ArrowInvalid("the result is outside the years 1 to 9999")
         added = added.cast(pa.int64())

@@ -10,7 +10,7 @@ from omnigraph.catalog.arrow import arrow_type
 from omnigraph.engine.read.context import Context
 from omnigraph.engine.read.frame import Frame
 from omnigraph.engine.read.graph.segments import direction_of
-from omnigraph.engine.read.graph.shortest import Paths, shortest_paths
+from omnigraph.engine.read.graph.shortest import Paths, TracedPaths, shortest_paths
 from omnigraph.engine.read.kernels import Bools, Ints, distinct, ranges
 from omnigraph.engine.read.operators.ordering import sort_key
 from omnigraph.plan.operators import Expand, PathValue, ShortestPath
@@ -38,22 +38,33 @@ def trace_paths(context: Context, path: ShortestPath, frame: Frame) -> Frame:
         found = shortest_paths(onward, back, (starts, ends), bounds, ranks, allow)
     number = np.full(len(first), -1, dtype=np.int64)
     held = [place for place, nodes in enumerate(found) if nodes is not None]
-    number[held] = np.arange(len(held))
     nodes = [each for each in found if each is not None]
     offsets = np.concatenate(([0], np.cumsum([len(each) for each in nodes]))).astype(np.int64)
     flat = np.concatenate(nodes) if nodes else np.empty(0, dtype=np.int64)
-    context.computed.paths[path.variable] = Paths(
-        offsets, flat, path.edge_type, path.source_type, path.target_type, path.undirected, path.backward
-    )
+    traced = Paths(offsets, flat, path.edge_type, path.source_type, path.target_type, path.undirected, path.backward)
+    number[held] = context.computed.paths.setdefault(path.variable, TracedPaths()).add(traced)
     bound = frame.bind(path.variable, number[group])
     return bound.where(bound.columns[path.variable] >= 0)
 
 
 def path_column(context: Context, value: PathValue, numbers: Ints) -> pa.Array:
     """A part of the paths that integers stand for; null where they are negative."""
-    paths = context.computed.paths.get(value.variable)
-    if paths is None:  # no row came so far that a path was looked for
+    traced = context.computed.paths.get(value.variable)
+    if traced is None:  # no row came so far that a path was looked for
         return pa.nulls(len(numbers), arrow_type(value.type))
+    if len(traced.parts) == 1:
+        return _column(context, value, traced.parts[0], numbers)
+    # Each part by itself, those without a path with the first, and then back in the order of the rows.
+    part = np.maximum(np.searchsorted(traced.begins, numbers, side="right") - 1, 0)
+    rows = [np.flatnonzero(part == number) for number in range(len(traced.parts))]
+    columns = [
+        _column(context, value, paths, np.where(numbers[chosen] < 0, -1, numbers[chosen] - begin))
+        for paths, begin, chosen in zip(traced.parts, traced.begins, rows, strict=True)
+    ]
+    return wide.take(wide.concat(columns), np.argsort(np.concatenate(rows), kind="stable"))
+
+
+def _column(context: Context, value: PathValue, paths: Paths, numbers: Ints) -> pa.Array:
     absent = numbers < 0
     held = np.where(absent, 0, numbers)
     if value.part == "length":

@@ -175,9 +175,7 @@ class _Work:
         """Apply every filter, check and anti-join whose variables are bound, cheapest kinds first."""
         for variable in self.bound:
             self.scans.pop(variable, None)
-        for clause in [c for c in self.clauses if c.variables <= self.bound]:
-            self.clauses.remove(clause)
-            self.operations.append(Filter(clause))
+        self._filter()
         for expand in [e for e in self.expands if self._is_check(e)]:
             self.expands.remove(expand)
             self._require(expand)
@@ -187,6 +185,7 @@ class _Work:
             self._require(path.expand)
             self.operations.append(Trace(path))
             self.bound.add(path.variable)
+        self._filter()  # what is asked of a path that has just been found
         for anti_join in [a for a in self.anti_joins if a.free <= self.bound]:
             self.anti_joins.remove(anti_join)
             self._refuse(anti_join)
@@ -197,6 +196,11 @@ class _Work:
         if not self.bound <= wanted:
             self.bound &= wanted
             self.operations.append(Project(wanted, self.counting))
+
+    def _filter(self) -> None:
+        for clause in [c for c in self.clauses if c.variables <= self.bound]:
+            self.clauses.remove(clause)
+            self.operations.append(Filter(clause))
 
     def _is_check(self, expand: Expand) -> bool:
         return expand.edge_variable is None and expand.source in self.bound and expand.target in self.bound
