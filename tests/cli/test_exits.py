@@ -1,9 +1,12 @@
 """Errors as exit codes and as JSON."""
 
+import sys
+
 import pytest
 
 from omnigraph import errors
 from omnigraph.cli.exits import exit_code
+from omnigraph.cli.main import run
 from omnigraph.wire import error_output
 
 CASES: list[tuple[errors.GraphError, int, str | None]] = [
@@ -47,3 +50,22 @@ def test_a_lost_race_has_the_body_of_the_specification() -> None:
             "actual_published_dataset_version": 11,
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["version"], "error: the output cannot be written: no space left on device\n"),
+        (["query", "--store", "/nowhere", "-e", "query", "--json"], "error: "),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(words) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(says)
+    assert "unexpected" not in told
+    assert told.count("error: ") == 1

@@ -81,12 +81,15 @@ _MOMENTS = [
 
 
 def random_rows(count: int, *, seed: int) -> list[Row]:
-    """Rows of `Thing`; the ends of every range are among them as soon as there are some dozens."""
+    """Rows of `Thing`; the ends of every range are among them as soon as there are some dozens.
+
+    Any text is a key, the empty one too; with some hundred rows all hard ones are among the keys.
+    """
     draw = random.Random(seed)
-    return [
-        {"key": f"k{number:05d}{draw.choice(['', ' ', 'é', '𝄞', chr(39), chr(34)])}", **_random_values(draw)}
-        for number in range(count)
-    ]
+    keys = [f"k{number:05d}{draw.choice(['', ' ', 'é', '𝄞', chr(39), chr(34)])}" for number in range(count)]
+    hard = _TEXTS[: count // 2]
+    keys[len(keys) - len(hard) :] = hard
+    return [{"key": key, **_random_values(draw)} for key in keys]
 
 
 def _random_values(draw: random.Random) -> Row:

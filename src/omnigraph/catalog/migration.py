@@ -334,15 +334,20 @@ def _match_renames(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Old to new name of what `@rename_from` renames, and why the other ones of them cannot be followed.
 
-    An annotation left in place after its rename, when the new name is accepted already, says nothing.
+    An annotation left in place after its rename, when the new name is accepted already, says nothing. One that is new
+    asks for something, which cannot be done while both names are taken: two names cannot be exchanged.
     """
     renames: dict[str, str] = {}
     refused: dict[str, str] = {}
     for name in sorted(desired):
         old = renamed_from(desired[name].annotations)
-        if old is None or name in accepted:
+        if old is None or (
+            name in accepted and (old not in accepted or old == renamed_from(accepted[name].annotations))
+        ):
             continue
-        if old in desired:
+        if name in accepted:
+            refused[name] = f"@rename_from names '{old}', but there is a '{name}' already: rename that one first"
+        elif old in desired:
             refused[name] = f"@rename_from names '{old}', which is still declared"
         elif old not in accepted:
             refused[name] = f"@rename_from names '{old}', which does not exist"

@@ -6,6 +6,7 @@ code. A verb is listed once, in `VERBS`.
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -24,6 +25,9 @@ TRACEBACK = "OMNIGRAPH_TRACEBACK"
 """The variable that makes errors appear with the place they come from, for whoever works on the code."""
 FAILPOINTS = "OMNIGRAPH_FAILPOINTS"
 """The variable that makes a process fail or die at named places, for tests of crashes."""
+
+_OUTPUT_ENDED = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""What writing to standard output can meet: a full disk, a used-up quota, a terminal that is gone."""
 
 VERBS: dict[str, str] = {
     "version": "version",
@@ -108,10 +112,14 @@ def run(words: Sequence[str]) -> int:
             raise
         return report(error, as_json=wants_json(line.words))
     except BrokenPipeError:
-        # The reader of our output has left; a second message into the same pipe at exit would be noise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         return FAILURE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OUTPUT_ENDED and error.filename is None:
+            # Storage translates what it meets, and names the file; this is what we print ourselves.
+            _let_go_of_output()
+            typer.echo(f"error: the output cannot be written: {(error.strerror or 'it failed').lower()}", err=True)
+            return FAILURE
         # The last door: a bug of ours is a sentence too, and never a traceback.
         if os.environ.get(TRACEBACK):
             raise
@@ -128,6 +136,11 @@ def _is_text(word: str) -> bool:
         return False
 
 
+def _let_go_of_output() -> None:
+    """Send the rest of our output nowhere: nobody can take it, and a second message about that at exit is noise."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def report(error: GraphError, *, as_json: bool) -> int:
     """Print an error for the caller, the way the surface it asked for has it, and return the exit code."""
     typer.echo(f"error: {error.message}", err=True)
@@ -135,7 +148,11 @@ def report(error: GraphError, *, as_json: bool) -> int:
         from omnigraph.cli.output import to_json
         from omnigraph.wire import error_output
 
-        typer.echo(to_json(error_output(error)))
+        try:
+            typer.echo(to_json(error_output(error)))
+        except OSError:
+            # The sentence is on standard error already.
+            _let_go_of_output()
     return exit_code(error)
 
 

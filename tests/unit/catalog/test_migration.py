@@ -63,6 +63,26 @@ CHANGES = [
     ),
     ("node A { x: I32? }", 'node A { x: I32? y: I32? @rename_from("x") }', ["unsupported_change node:A.y"]),
     ("node A { x: I32? }", 'node A { x: I32? y: I32? @rename_from("z") }', ["unsupported_change node:A.y"]),
+    (
+        "node A { x: I32? y: I32? }",
+        'node A { x: I32? @rename_from("y") y: I32? @rename_from("x") }',
+        ["unsupported_change node:A.x", "unsupported_change node:A.y"],
+    ),
+    (
+        "node A { } node B { }",
+        'node A @rename_from("B") { } node B { }',
+        ["unsupported_change node:A"],
+    ),
+    (
+        'node A { x: I32? @rename_from("y") }',
+        'node A { x: I32? @rename_from("y") y: I32? }',
+        ["add_property A y"],
+    ),
+    (
+        'node A { x: I32? @rename_from("y") y: I32? }',
+        'node A { x: I32? @rename_from("y") y: I32? z: I32? }',
+        ["add_property A z"],
+    ),
     ("node A { x: I32 @index }", 'node A { y: I32 @index @rename_from("x") }', ["rename_property A x y"]),
     ("node A { x: I32 @key }", 'node A { y: I32 @key @rename_from("x") }', ["rename_property A x y"]),
     (

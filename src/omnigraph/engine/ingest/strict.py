@@ -144,8 +144,10 @@ def _end(shape: Mapping[str, Any], word: str, edge: EdgeType) -> str | None:
 def _explicit_id(data: Mapping[str, Any], entity: Entity) -> str | None:
     if "id" not in data:
         return None
-    if data["id"] is None or data["id"] == "":
-        raise RecordFault(f"an explicit id of {entity.name} must not be {'null' if data['id'] is None else 'empty'}")
+    if data["id"] is None:
+        raise RecordFault(f"an explicit id of {entity.name} must not be null")
+    if data["id"] == "" and not (len(entity.key) == 1 and data.get(entity.key[0]) == ""):
+        raise RecordFault(f"an explicit id of {entity.name} must not be empty")
     return _text(data["id"], f"{entity.name}.id")
 
 

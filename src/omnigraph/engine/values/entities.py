@@ -96,7 +96,7 @@ def _identity(
 ) -> tuple[pa.Array, list[Problem]]:
     problems: list[Problem] = []
     if supplied is not None and supplied.null_count < rows:
-        problems += _at(pc.equal(supplied, ""), f"an explicit id of {entity.name} must not be empty")
+        problems += _at(_empty(entity, columns, supplied), f"an explicit id of {entity.name} must not be empty")
     if entity.partial:
         meant, found = _meant(entity, columns, supplied if supplied is not None else pa.nulls(rows, pa.string()))
         return meant, problems + found
@@ -113,6 +113,14 @@ def _identity(
     if supplied.null_count:
         return pc.coalesce(supplied, fresh_ulids(rows)), problems
     return supplied, problems
+
+
+def _empty(entity: Entity, columns: Mapping[str, pa.Array], supplied: pa.Array) -> pa.Array:
+    """Which ids are empty, but for those of the key that is the empty text: exports write both, and loads read them."""
+    empty = pc.equal(supplied, "")
+    if len(entity.key) == 1 and pa.types.is_string(columns[entity.key[0]].type):
+        return pc.and_(empty, pc.fill_null(pc.not_equal(columns[entity.key[0]], ""), True))
+    return empty
 
 
 def _meant(entity: Entity, columns: Mapping[str, pa.Array], supplied: pa.Array) -> tuple[pa.Array, list[Problem]]:
