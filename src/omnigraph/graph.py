@@ -24,7 +24,7 @@ from omnigraph.engine.ingest.lenient import read_leniently
 from omnigraph.engine.ingest.local import local_source
 from omnigraph.engine.ingest.progress import Phases, local_listener
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
+from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, tagged_blob
 from omnigraph.engine.operations.bulk import BulkEngine, BulkPlace, required, takes_bulk
 from omnigraph.engine.operations.close import forget_unless_open
 from omnigraph.engine.operations.create import create_graph
@@ -455,7 +455,7 @@ class Graph(Libraries):
     ) -> BlobInfo:
         """How large a blob is, or where it lies; raises as `read_blob` does, except that references are described."""
         selector = BlobSelector(type_name, id, property, entity)
-        return stat_blob(*self._view(branch, at), selector)
+        return tagged_blob(*self._view(branch, at), selector)
 
     @verb()
     def refresh(self) -> None:

@@ -117,6 +117,7 @@ def examples(root: Path, folder: Path) -> dict[str, dict[str, str]]:
         "changes follow": {**graph, "idle": "1"},
         "changes baseline": {**graph, "out": str(folder / "base.jsonl")},
         "blob get": {**blob, "out": str(folder / "photo")},
+        "blob put": {**blob, "given": str(schema)},
         "blob stat": blob,
         "schema show": graph,
         "schema get": graph,

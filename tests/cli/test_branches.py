@@ -81,6 +81,42 @@ def test_a_blob_is_read_whole_or_in_part(root: Path, tmp_path: Path) -> None:
     assert part.out == "ABC"
 
 
+def test_a_file_becomes_a_blob_and_its_tag_changes(root: Path, tmp_path: Path) -> None:
+    which = ["node", "Person", "Ada", "photo", root]
+    before = json.loads(call("blob", "stat", *which, "--json").out)
+    (tmp_path / "new").write_bytes(b"\0new\xff")
+    put = json.loads(call("blob", "put", *which, "--in", tmp_path / "new", "-m", "a photo", "--json").out)
+    assert put["affected_nodes"] == 1
+    after = json.loads(call("blob", "stat", *which, "--json").out)
+    assert (after["size"], after["target"]["branch"]) == (5, "main")
+    assert after["etag"] != before["etag"]
+    assert after["target"]["resolved_snapshot"] != before["target"]["resolved_snapshot"]
+    past = before["target"]["resolved_snapshot"]
+    assert json.loads(call("blob", "stat", *which, "--at", past, "--json").out)["etag"] == before["etag"]
+    assert "a photo" in call("commit", "list", root).out
+    assert call("blob", "get", *which, "--out", tmp_path / "back").code == 0
+    assert (tmp_path / "back").read_bytes() == b"\0new\xff"
+
+
+@pytest.mark.parametrize(
+    ("which", "told"),
+    [
+        (["node", "Person", "Nobody", "photo"], "there is no node Person 'Nobody'"),
+        (["node", "Person", "Ada", "name"], "name"),
+        (["node", "Person} delete Person where true {", "Ada", "photo"], "is not a name of the schema"),
+        (["node", "Nope", "Ada", "photo"], "Nope"),
+    ],
+)
+def test_a_blob_that_cannot_be_stored_changes_nothing(root: Path, which: list[str], told: str, tmp_path: Path) -> None:
+    (tmp_path / "new").write_bytes(b"new")
+    before = call("commit", "list", root).out
+    outcome = call("blob", "put", *which, root, "--in", tmp_path / "new")
+    assert outcome.code == 1
+    assert told in outcome.err
+    assert call("blob", "put", "node", "Person", "Ada", "photo", root, "--in", tmp_path / "absent").code == 1
+    assert call("commit", "list", root).out == before
+
+
 @pytest.mark.parametrize(
     "which",
     [

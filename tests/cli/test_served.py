@@ -127,6 +127,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("mutate", "-e", ADD, "--params", '{"name": "x"}', "--if-commit", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
     ("blob", "stat", "node", "Person", "bob", "photo"),
     ("blob", "stat", "node", "Person", "nobody", "photo"),
+    ("blob", "put", "node", "Person", "bob", "photo", "--in", "wider.pg"),
+    ("blob", "stat", "node", "Person", "bob", "photo", "--json"),
+    ("blob", "put", "node", "Person", "nobody", "photo", "--in", "wider.pg"),
 )
 
 

@@ -120,6 +120,15 @@ def test_rows_are_the_same_arrow_table(pair: Pair) -> None:
     pair.same(lambda graph: [batch.num_rows for batch in graph.query(PEOPLE).to_batches(2)])
 
 
+def test_bytes_are_the_same(pair: Pair) -> None:
+    text = "query put($id: String, $photo: Blob) { update Person set { photo: $photo } where id = $id }"
+    for photo in (b"\0\xff", bytearray(b"abc"), memoryview(b""), b"x" * 70_000):
+        assert pair.same(lambda graph, photo=photo: graph.mutate(text, {"id": "bob", "photo": photo}).affected_nodes)
+        assert pair.same(lambda graph: graph.read_blob("Person", "bob", "photo")) == bytes(photo)
+        assert pair.same(lambda graph: graph.stat_blob("Person", "bob", "photo").etag)
+    assert "expected string, got bytes" in pair.fails(lambda graph: graph.mutate(text, {"id": b"bob"})).message
+
+
 def test_mutations_loads_and_history_are_the_same(pair: Pair) -> None:
     pair.same(lambda graph: graph.mutate(ADD, {"name": "dora", "age": 7}))
     pair.same(lambda graph: graph.mutate(SET_AGE, {"name": "nobody", "age": 7}))

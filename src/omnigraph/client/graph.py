@@ -224,7 +224,8 @@ class RemoteGraph(RemoteLibraries):
         """
         if options is not None:
             raise InputError("the bounds of a query through a server are the server's: leave options out")
-        body = {"query": read_query(source), "name": name, "params": sendable(params), **state_of(branch, at)}
+        text = read_query(source)
+        body = {"query": text, "name": name, "params": sendable(params, text), **state_of(branch, at)}
         return self._rows(Call("POST", "/query", json=_given(body), headers={"Accept": ARROW}))
 
     def _rows(self, call: Call) -> QueryResult:
@@ -271,7 +272,8 @@ class RemoteGraph(RemoteLibraries):
         """How a query is run, as a tree."""
         if analyze:
             only_direct("explain with analyze")
-        body = {"query": read_query(source), "name": name, "params": sendable(params), **state_of(branch, at)}
+        text = read_query(source)
+        body = {"query": text, "name": name, "params": sendable(params, text), **state_of(branch, at)}
         return decode.explanation(self._at.post("/explain", body)["plan"])
 
     @verb()
@@ -373,9 +375,11 @@ class RemoteGraph(RemoteLibraries):
         except GraphError:
             # The answer to HEAD has no body, and so no reason: asked for the bytes, the server tells it.
             response = self._at.send(replace(call, method="GET"))
+        entity, told = str(call.params["entity"]), response.headers
+        seen = told.get("Omnigraph-Snapshot-Id")
         if response.is_redirect:
-            return BlobInfo(call.params["entity"], None, response.headers["Location"], 0)
-        return BlobInfo(call.params["entity"], int(response.headers["Content-Length"]), None, 0)
+            return BlobInfo(entity, None, told["Location"], 0, commit_id=seen)
+        return BlobInfo(entity, int(told["Content-Length"]), None, 0, told.get("ETag"), seen)
 
     def _blob(
         self,
@@ -425,10 +429,11 @@ class RemoteGraph(RemoteLibraries):
             OutcomeUnknownError: the server did not answer any more; the message says what to do.
         """
         self._at.writing(actor)
+        text = read_query(source)
         body = {
-            "query": read_query(source),
+            "query": text,
             "name": name,
-            "params": sendable(params),
+            "params": sendable(params, text),
             "branch": parse_branch(branch),
             "message": check_message(message),
         }

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import ParameterError, ParseError
+from omnigraph.language.query_parser import parse_query_file
+
+Bytes = bytes | bytearray | memoryview
 
 
-def sendable(params: Mapping[str, Any] | None) -> Any:
-    """Parameters as JSON has them; times become the texts that parameters take.
+def sendable(params: Mapping[str, Any] | None, text: str | None = None) -> Any:
+    """Parameters as JSON has them; times and bytes become the texts that parameters take.
+
+    A String does not take bytes, although it would take the text they travel as.
 
     Raises:
         ParameterError: a value has no JSON form.
     """
     if params is None:
         return None
+    for name, value in params.items():
+        if isinstance(value, Bytes) and text is not None and _is_string(text, str(name)):
+            raise ParameterError(f"param '{name}': expected string, got {type(value).__name__}")
     try:
         return json.loads(json.dumps(params, default=_spelled))
     except (TypeError, ValueError, RecursionError) as exc:
@@ -26,7 +35,18 @@ def sendable(params: Mapping[str, Any] | None) -> Any:
         raise ParameterError(f"the parameters cannot be sent as JSON: {exc}") from exc
 
 
+def _is_string(text: str, name: str) -> bool:
+    """Whether a query declares this parameter as a String; the server says what is wrong with a text that is none."""
+    try:
+        queries = parse_query_file(text).queries
+    except ParseError:
+        return False
+    return any(each.name == name and each.type.scalar == "String" for query in queries for each in query.parameters)
+
+
 def _spelled(value: Any) -> Any:
+    if isinstance(value, Bytes):
+        return f"base64:{base64.b64encode(value).decode()}"
     if isinstance(value, datetime | date):
         return value.isoformat()
     plain = getattr(value, "tolist", None)

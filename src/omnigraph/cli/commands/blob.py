@@ -1,16 +1,18 @@
-"""`omnigraph blob get|stat`: the bytes of a Blob property."""
+"""`omnigraph blob get|put|stat`: the bytes of a Blob property."""
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
-from omnigraph.cli.session import Session
-from omnigraph.errors import InputError
+from omnigraph.cli.options import Actor, Branch, GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
+from omnigraph.cli.session import Session, changed_lines, write_lines
+from omnigraph.errors import InputError, NotFoundError
 
 
 class Entity(StrEnum):
@@ -32,8 +34,9 @@ Snapshot = Annotated[
 
 def register(application: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(help="Read blobs.", no_args_is_help=False)
+    group = typer.Typer(help="Read and store blobs.", no_args_is_help=False)
     group.command("get")(get_blob)
+    group.command("put")(put_blob)
     group.command("stat")(stat_blob)
     application.add_typer(group, name="blob")
 
@@ -77,6 +80,55 @@ def get_blob(
         stream.write(data)
 
 
+def put_blob(
+    entity: EntityKind,
+    type_name: TypeName,
+    entity_id: Id,
+    property_name: PropertyName,
+    given: Annotated[str, typer.Option("--in", metavar="FILE", help="The file to store; - is standard input.")],
+    uri: Uri = None,
+    branch: Branch = "main",
+    actor: Actor = None,
+    message: Message = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    store: Store = None,
+    server: Server = None,
+    graph_id: GraphId = None,
+    profile: Profile = None,
+) -> None:
+    """Store the bytes of a file as the blob of an entity that exists: one mutation, one commit."""
+    text = _storing(type_name, property_name)
+    content = _read(given)
+    session = Session("blob put", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    author = session.actor(actor)
+    session.announce(quiet=quiet)
+    with session.open(read_only=False) as graph:
+        result = graph.mutate(text, {"id": entity_id, "content": content}, branch=branch, actor=author, message=message)
+    touched = result.affected_edges if entity is Entity.EDGE else result.affected_nodes
+    if not touched:
+        raise NotFoundError(f"there is no {entity.value} {type_name} '{entity_id}': nothing was stored")
+    write_lines(changed_lines(result, as_json=as_json))
+
+
+def _storing(type_name: str, property_name: str) -> str:
+    """The mutation that sets one property of one entity."""
+    for name in (type_name, property_name):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise InputError(f"'{name}' is not a name of the schema")
+    setting = f"update {type_name} set {{ {property_name}: $content }} where id = $id"
+    return f"query put($id: String, $content: Blob) {{ {setting} }}"
+
+
+def _read(given: str) -> bytes:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(given).read_bytes()
+    except (OSError, ValueError) as exc:
+        raise InputError(f"'{given}' cannot be read: {exc}") from exc
+
+
 def stat_blob(
     entity: EntityKind,
     type_name: TypeName,
@@ -97,11 +149,15 @@ def stat_blob(
     with session.open(read_only=True) as graph:
         info = graph.stat_blob(type_name, entity_id, property_name, branch or "main", snapshot, entity=entity.value)
     selector = {"entity": entity.value, "type": type_name, "id": entity_id, "property": property_name}
-    facts = {"size": info.size} if info.kind == "managed" else {"uri": info.uri}
+    facts: dict[str, Any] = {"uri": info.uri}
+    if info.kind == "managed":
+        facts = {"size": info.size, "etag": info.etag}
     if as_json:
         from omnigraph.cli.output import to_json
 
-        typer.echo(to_json({"selector": selector, "kind": info.kind, **facts}))
+        asked = {"branch": branch or "main"} if snapshot is None else {"snapshot": snapshot}
+        target = {**asked, "resolved_snapshot": info.commit_id}
+        typer.echo(to_json({"selector": selector, "kind": info.kind, **facts, "target": target}))
     else:
         typer.echo(f"{info.kind}: {info.size:,} bytes" if info.size is not None else f"{info.kind}: {info.uri}")
 

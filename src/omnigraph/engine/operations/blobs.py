@@ -6,7 +6,8 @@ not the graph's to promise, so reading one is refused with the URI in the messag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
@@ -15,10 +16,13 @@ from omnigraph.catalog.types import Scalar
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.errors import InputError, NotFoundError
 from omnigraph.failpoints import BLOB_READ_POST_CAPTURE, maybe_fail
+from omnigraph.ids import TableKey
 
 EXTERNAL_KIND = 3
 """The kind of a stored blob whose bytes lie elsewhere."""
 ENTITIES = ("node", "edge")
+HASHED_BYTES_MAX = 1 << 20
+"""Blobs up to this size are tagged by their content, larger ones by where they are stored."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,17 @@ class BlobSelector:
 
 @dataclass(frozen=True)
 class BlobInfo:
-    """What is known of a blob without reading it: `size` of managed bytes, or the `uri` of external ones."""
+    """What is known of a blob: `size` of managed bytes, or the `uri` of external ones.
+
+    `etag` differs whenever the bytes do; `commit_id` is the commit whose state was looked at.
+    """
 
     entity: str
     size: int | None
     uri: str | None
     row_id: int
+    etag: str | None = None
+    commit_id: str | None = None
 
     @property
     def kind(self) -> str:
@@ -71,7 +80,21 @@ def stat_blob(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector) -> B
         size=None if external else int(stored["size"]),
         uri=str(stored["blob_uri"]) if external else None,
         row_id=int(rows.column("_rowid")[0].as_py()),
+        commit_id=snapshot.head,
     )
+
+
+def tagged_blob(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector) -> BlobInfo:
+    """Describe one blob with its tag, for which a small one is read; raises as `stat_blob` does."""
+    info = stat_blob(catalog, snapshot, selector)
+    if info.uri is not None:
+        return info
+    if info.size is not None and info.size <= HASHED_BYTES_MAX:
+        content = read_blob(catalog, snapshot, selector) if info.size else b""
+        return replace(info, etag=f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    place = snapshot.entry(TableKey(f"{info.entity}:{selector.type_name}"))
+    told = repr((place.path, place.branch, place.version, info.row_id, selector.property, info.size))
+    return replace(info, etag=f'"v-{hashlib.sha256(told.encode()).hexdigest()[:32]}"')
 
 
 def read_blob(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import string
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.manifest.snapshot import Snapshot
-from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, stat_blob
+from omnigraph.engine.operations.blobs import BlobInfo, BlobSelector, read_blob, tagged_blob
 from omnigraph.server.access import READ
 from omnigraph.server.call import Call
 from omnigraph.server.describe import BRANCH, PER_GRAPH, SNAPSHOT, answers, in_header, in_query, takes
@@ -25,8 +24,6 @@ from omnigraph.server.streaming import pulled
 
 router = APIRouter(tags=["blobs"])
 PIECE_BYTES = 4 << 20
-HASHED_BYTES_MAX = 1 << 20
-"""Blobs up to this size are tagged by their content, larger ones by where they are stored."""
 _RANGE = re.compile(r"bytes=([0-9]{0,40})-([0-9]{0,40})\Z", re.IGNORECASE)
 _PARAMETERS = [
     in_query("entity", "A node or an edge.", required=True, choices=("node", "edge")),
@@ -54,7 +51,11 @@ class _Found:
     snapshot: Snapshot
     selector: BlobSelector
     info: BlobInfo
-    etag: str
+
+    @property
+    def etag(self) -> str:
+        """The tag of managed bytes; a reference has none."""
+        return self.info.etag or ""
 
     def headers(self) -> dict[str, str]:
         """What is said of the blob beside its bytes."""
@@ -139,20 +140,9 @@ async def _find(call: Call) -> _Found:
     def look() -> _Found:
         snapshot = call.graph.snapshot(branch, at)
         catalog = call.graph.context.catalog_of(snapshot, past=at is not None)
-        info = stat_blob(catalog, snapshot, selector)
-        return _Found(catalog, snapshot, selector, info, _etag(catalog, snapshot, selector, info))
+        return _Found(catalog, snapshot, selector, tagged_blob(catalog, snapshot, selector))
 
     return await call.read(look)
-
-
-def _etag(catalog: Catalog, snapshot: Snapshot, selector: BlobSelector, info: BlobInfo) -> str:
-    """A tag that differs whenever the bytes do."""
-    if info.size is not None and info.size <= HASHED_BYTES_MAX:
-        content = read_blob(catalog, snapshot, selector) if info.size else b""
-        return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    place = snapshot.entry(f"{info.entity}:{selector.type_name}")  # type: ignore[arg-type]
-    told = repr((place.path, place.branch, place.version, info.row_id, selector.property, info.size, info.uri))
-    return f'"v-{hashlib.sha256(told.encode()).hexdigest()[:32]}"'
 
 
 def _early(request: Request, found: _Found) -> Response | None:
@@ -160,7 +150,8 @@ def _early(request: Request, found: _Found) -> Response | None:
     if found.info.uri is not None:
         # The place as it is stored; only what a header cannot hold is encoded.
         place = quote(found.info.uri, safe=string.punctuation + " ")
-        return Response(None, 302, headers={"Location": place, "Cache-Control": "no-store"})
+        told = {"Location": place, "Cache-Control": "no-store", "Omnigraph-Snapshot-Id": found.snapshot.head or ""}
+        return Response(None, 302, headers=told)
     demanded = request.headers.get("if-match")
     if demanded is not None and not _matches(demanded, found.etag, weak=False):
         raise HttpRefusal(
