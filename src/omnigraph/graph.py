@@ -29,7 +29,7 @@ from omnigraph.engine.operations.bulk import BulkEngine, BulkPlace, required, ta
 from omnigraph.engine.operations.close import forget_unless_open
 from omnigraph.engine.operations.create import create_graph
 from omnigraph.engine.operations.differences import compare, told_values, wanted_changes
-from omnigraph.engine.operations.export import export_lines, write_lines
+from omnigraph.engine.operations.export import check_target, export_lines, write_lines
 from omnigraph.engine.operations.export_files import FileExport
 from omnigraph.engine.operations.load import load, reading_catalog
 from omnigraph.engine.operations.merge import MergeResult
@@ -391,9 +391,12 @@ class Graph(Libraries):
 
         Raises:
             AlreadyExistsError: the folder holds files already.
+            InputError: the path cannot be written, or is in the folder of the graph itself.
         """
         catalog, snapshot = self._view(branch, at)
         progress = None if progress is None else heard(progress)
+        if path is not None:
+            check_target(self.context.root, path)
         plain = format == "jsonl" and engine != "spark" and not (spark or master or conf)
         if path is None or (plain and not _is_folder(path)):
             if not plain:

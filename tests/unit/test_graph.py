@@ -140,6 +140,21 @@ def test_an_export_is_lines_or_a_file(graph: omnigraph.Graph, tmp_path: Path) ->
     assert (tmp_path / "out.jsonl").read_text().splitlines() == lines
 
 
+def test_an_export_never_writes_among_the_files_of_its_graph(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    graph.mutate(ADD, {"name": "Ada", "age": 36})
+    (tmp_path / "link").symlink_to(graph.uri)
+    schema = next(Path(graph.uri).glob("*.pg"))
+    before = schema.read_bytes()
+    for place in (schema, Path(graph.uri, "copy.jsonl"), tmp_path / "link" / schema.name, f"file://{schema}"):
+        with pytest.raises(omnigraph.InputError, match="outside"):
+            graph.export(place)
+    for place in (graph.uri, f"{graph.uri}/copy/"):
+        with pytest.raises(omnigraph.InputError, match="outside"):
+            graph.export(place, format="parquet")
+    assert schema.read_bytes() == before
+    assert graph.export(f"{graph.uri}-copy.jsonl") == 1
+
+
 def test_two_handles_see_each_others_commits(graph: omnigraph.Graph) -> None:
     other = omnigraph.connect(graph.uri)
     graph.mutate(ADD, {"name": "Ada", "age": 1})

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
 import pyarrow as pa
 
+from omnigraph.engine.manifest.bases import bases_of_all
 from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.manifest.records import CommitRecord
+from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage import layout
 from omnigraph.errors import FormatError
 from omnigraph.ids import CommitId
 
-_COLUMNS = ("graph_commit_id", "parent_commit_id", "merged_parent_commit_id", "created_at")
+_COLUMNS = ("graph_commit_id", "parent_commit_id", "merged_parent_commit_id", "manifest_branch", "created_at")
 
 
 @dataclass(frozen=True)
 class Ancestry:
-    """Where a commit comes from, and when it was made."""
+    """Where a commit comes from, and when and on which branch it was made; the branch of main is None."""
 
     parents: tuple[CommitId, ...]
     created_at: int
+    branch: str | None = None
 
 
 class CommitGraph:
@@ -68,10 +70,14 @@ class CommitGraph:
 
     def bases_between(self, heads: Iterable[CommitId]) -> set[CommitId]:
         """Every commit that a merge between any two of these is compared with, ancestors of ancestors included."""
-        found: set[CommitId] = set()
-        for one, other in combinations(sorted(set(heads)), 2):
-            self._add_bases(self.merge_bases(one, other), found)
-        return found
+        found = bases_of_all(lambda commit: self._of(commit).parents, heads)
+        for one, other in sorted(found.crossed):
+            self._add_bases(self.merge_bases(one, other), found.commits)
+        return found.commits
+
+    def branch_of(self, commit: CommitId) -> str | None:
+        """The branch a commit was made on; None for main."""
+        return self._of(commit).branch
 
     def _add_bases(self, bases: tuple[CommitId, ...], found: set[CommitId]) -> None:
         found.update(bases)
@@ -89,10 +95,13 @@ class CommitGraph:
             raise FormatError(f"commit {commit} is recorded nowhere: {layout.GRAPH_COMMITS} has lost it") from None
 
 
-def commit_graph(manifest: Manifest) -> CommitGraph:
-    """Every commit of the graph, from the commit table and from what each branch has not moved there yet."""
+def commit_graph(manifest: Manifest, snapshots: Iterable[Snapshot] | None = None) -> CommitGraph:
+    """Every commit of the graph, from the commit table and from what each branch has not moved there yet.
+
+    `snapshots` are the newest states of all branches, for those who have them.
+    """
     found = _archived(manifest)
-    for snapshot in manifest.snapshots():
+    for snapshot in manifest.snapshots() if snapshots is None else snapshots:
         found.update(_records(snapshot.state.commits.values()))
     known = found.keys()
     if any(parent not in known for commit in found.values() for parent in commit.parents):
@@ -102,38 +111,64 @@ def commit_graph(manifest: Manifest) -> CommitGraph:
     return CommitGraph(found)
 
 
-def merge_bases(manifest: Manifest, one: CommitId, other: CommitId) -> tuple[CommitId, ...]:
+def merge_bases(
+    manifest: Manifest, one: CommitId, other: CommitId, *, near: Iterable[Snapshot] = ()
+) -> tuple[CommitId, ...]:
     """Where the work that led to two commits has parted.
 
     Most branches part from a line of commits without merges a few commits ago. That is found among the newest commits
-    of all branches; otherwise the whole history is read.
+    of the states that are `near`, or of all branches; otherwise the whole history is read.
     """
-    newest: dict[CommitId, Ancestry] = {}
-    for snapshot in manifest.snapshots():
-        newest.update(_records(snapshot.state.commits.values()))
-    near = _first_in_common(newest, one, other)
-    return (near,) if near is not None else commit_graph(manifest).merge_bases(one, other)
+    found = _nearest_in_common(manifest, one, other, near)
+    return (found[0],) if found is not None else commit_graph(manifest).merge_bases(one, other)
 
 
-def live_bases(manifest: Manifest, *, without: str | None = None) -> set[CommitId]:
-    """The commits that merges between the branches need, `without` one of them: if one goes, two cannot be merged."""
-    heads = [each.head for each in manifest.snapshots() if each.head is not None and each.branch != without]
-    return commit_graph(manifest).bases_between(heads) if len(set(heads)) > 1 else set(heads[:1])
+def live_bases(manifest: Manifest) -> set[CommitId]:
+    """The commits that merges between the branches need: if one goes, two cannot be merged."""
+    snapshots = manifest.snapshots()
+    heads = [each.head for each in snapshots if each.head is not None]
+    return commit_graph(manifest, snapshots).bases_between(heads) if len(set(heads)) > 1 else set(heads[:1])
 
 
-def apart(manifest: Manifest, one: CommitId, other: CommitId) -> tuple[int, int]:
-    """How many commits led to one and not to the other, and the other way round."""
-    newest: dict[CommitId, Ancestry] = {}
-    for snapshot in manifest.snapshots():
-        newest.update(_records(snapshot.state.commits.values()))
-    near = _first_in_common(newest, one, other)
-    if near is not None:
+def bases_on(manifest: Manifest, branch: str) -> list[CommitId]:
+    """The commits made on a branch that merges between the others need."""
+    own = manifest.snapshot(branch)
+    newest = None if own.head is None else own.state.commits.get(own.head)
+    if newest is not None and newest.manifest_branch != branch:
+        return []  # Nothing was committed on it, so what it has is on another one too.
+    snapshots = manifest.snapshots()
+    heads = {each.head for each in snapshots if each.head is not None and each.branch != branch}
+    if len(heads) < 2:
+        return []
+    graph = commit_graph(manifest, snapshots)
+    return sorted(commit for commit in graph.bases_between(heads) if graph.branch_of(commit) == branch)
+
+
+def apart(manifest: Manifest, one: CommitId, other: CommitId, *, near: Iterable[Snapshot] = ()) -> tuple[int, int]:
+    """How many commits led to one and not to the other, and the other way round; `near` as for `merge_bases`."""
+    found = _nearest_in_common(manifest, one, other, near)
+    if found is not None:
+        base, newest = found
         lines = (list(_line(newest, each)) for each in (one, other))
-        ahead, behind = (line.index(near) for line in lines)
+        ahead, behind = (line.index(base) for line in lines)
         return ahead, behind
     graph = commit_graph(manifest)
     mine, theirs = graph.ancestors(one), graph.ancestors(other)
     return len(mine - theirs), len(theirs - mine)
+
+
+def _nearest_in_common(
+    manifest: Manifest, one: CommitId, other: CommitId, near: Iterable[Snapshot]
+) -> tuple[CommitId, Mapping[CommitId, Ancestry]] | None:
+    """The base of two commits, if lines without merges lead to it among the newest commits, and these."""
+    for look_at in (lambda: near, manifest.snapshots):
+        newest: dict[CommitId, Ancestry] = {}
+        for snapshot in look_at():
+            newest.update(_records(snapshot.state.commits.values()))
+        found = _first_in_common(newest, one, other)
+        if found is not None:
+            return found, newest
+    return None
 
 
 def _first_in_common(commits: Mapping[CommitId, Ancestry], one: CommitId, other: CommitId) -> CommitId | None:
@@ -152,7 +187,10 @@ def _line(commits: Mapping[CommitId, Ancestry], start: CommitId) -> Iterable[Com
 
 
 def _records(commits: Iterable[CommitRecord]) -> dict[CommitId, Ancestry]:
-    return {commit.graph_commit_id: Ancestry(commit.parents, commit.created_at) for commit in commits}
+    return {
+        commit.graph_commit_id: Ancestry(commit.parents, commit.created_at, commit.manifest_branch)
+        for commit in commits
+    }
 
 
 def _archived(manifest: Manifest) -> dict[CommitId, Ancestry]:
@@ -160,8 +198,8 @@ def _archived(manifest: Manifest) -> dict[CommitId, Ancestry]:
         return {}
     rows = manifest.store.open(layout.GRAPH_COMMITS).scan(list(_COLUMNS))
     times = rows.column("created_at").cast(pa.int64()).to_pylist()
-    columns = (rows.column(name).to_pylist() for name in _COLUMNS[:3])
+    columns = (rows.column(name).to_pylist() for name in _COLUMNS[:4])
     return {
-        id: Ancestry(tuple(each for each in (parent, merged) if each is not None), made)
-        for id, parent, merged, made in zip(*columns, times, strict=True)
+        id: Ancestry(tuple(each for each in (parent, merged) if each is not None), made, branch)
+        for id, parent, merged, branch, made in zip(*columns, times, strict=True)
     }

@@ -50,7 +50,7 @@ COMMIT_WINDOW = 64
 COMMITS_KEPT = 32
 ARCHIVE_EVERY = 8
 """Commits between two tries when the commit table cannot be written, so that trouble there slows few publishes."""
-BRANCH_STATES = 256
+BRANCH_STATES = 1024
 """Branches whose newest state is kept in memory; others may delete them, and nobody says so."""
 PAST_STATES = 32
 """Earlier states kept in memory, for those who ask several questions about one moment of the past."""

@@ -16,7 +16,7 @@ from omnigraph.engine.coordination.branch_lock import BranchLock, keeping, locke
 from omnigraph.engine.coordination.makers import gone, maker_of, record_gone, record_maker
 from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.coordination.schema_lock import refuse_while_locked
-from omnigraph.engine.manifest.lineage import apart, live_bases
+from omnigraph.engine.manifest.lineage import apart, bases_on
 from omnigraph.engine.manifest.records import REQUEST, CommitRecord
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import IntentStore, heal
@@ -72,7 +72,8 @@ def show_branch(context: GraphContext, name: str, *, into: str = MAIN) -> Branch
     branch, other = parse_branch(name), parse_branch(into)
     history = context.manifest.history
     head = history.newest(branch)
-    ahead, behind = apart(context.manifest, head.graph_commit_id, history.newest(other).graph_commit_id)
+    near = [context.manifest.snapshot(each) for each in (branch, other)]
+    ahead, behind = apart(context.manifest, head.graph_commit_id, history.newest(other).graph_commit_id, near=near)
     point = context.store.fork_points(layout.MANIFEST).get(branch)
     parent, version = (None, None) if point is None else (point[0] or str(MAIN), point[1])
     return BranchInfo(branch, head, parent, version, other, ahead, behind)
@@ -268,9 +269,8 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
 
 def _refuse_only_base(context: GraphContext, branch: BranchName) -> None:
     """Keep a branch of which a commit is what two others would be compared with."""
-    for commit in sorted(live_bases(context.manifest, without=branch)):
-        record = context.manifest.history.find(commit)
-        if record.manifest_branch == branch and _is_there(context, record):
+    for commit in bases_on(context.manifest, branch):
+        if _is_there(context, context.manifest.history.find(commit)):
             raise ConflictError(
                 f"'{branch}' cannot be deleted: other branches parted at its commit {commit}, and could not be merged"
                 " with each other without it — merge them first, or delete it with force"

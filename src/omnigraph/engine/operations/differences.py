@@ -58,7 +58,7 @@ def branch_changes(context: GraphContext, source: str, into: str, wanted: Wanted
     theirs, ours = (context.manifest.snapshot(parse_branch(name)) for name in (source, into))
     if theirs.head is None or ours.head is None:
         raise InternalError(f"'{source}' or '{into}' has no commit")
-    bases = merge_bases(context.manifest, theirs.head, ours.head)
+    bases = merge_bases(context.manifest, theirs.head, ours.head, near=(theirs, ours))
     if len(bases) > 1:
         raise ConflictError(
             f"merges between '{source}' and '{into}' have crossed, so they parted at {len(bases)} commits:"

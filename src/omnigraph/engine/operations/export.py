@@ -20,6 +20,7 @@ from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.literals import literal
 from omnigraph.engine.storage.outlet import outlet
@@ -127,6 +128,16 @@ def _blob_texts(handle: TableHandle, name: str, rows: pa.Table) -> pa.Array:
         else:
             texts.append(None if blob is None else blob["uri"])
     return pa.array(texts, pa.string())
+
+
+def check_target(root: str, path: str | os.PathLike[str]) -> None:
+    """Refuse to write among the files of the graph itself, where an export could replace one of them.
+
+    Raises:
+        InputError: the path is in the graph's own folder.
+    """
+    if layout.lies_below(os.fspath(path), root):
+        raise InputError(f"'{os.fspath(path)}' is in the folder of the graph itself: export to a place outside of it")
 
 
 def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> int:

@@ -101,3 +101,18 @@ def is_local(root: str) -> bool:
 def join(root: str, path: str) -> str:
     """The full location of a graph-relative path."""
     return f"{root}/{path}"
+
+
+def lies_below(target: str, root: str) -> bool:
+    """True when a path or URI is the graph's own folder or anything in it, whatever links lead there.
+
+    >>> lies_below("s3://bucket/graph/copy", "s3://bucket/graph"), lies_below("s3://bucket/graph2", "s3://bucket/graph")
+    (True, False)
+    """
+    if "\0" in target:
+        return False
+    try:
+        place = normalise_root(target)
+    except InputError:  # A place that can hold no graph is in none.
+        return False
+    return place == root or place.startswith(f"{root}/")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,41 @@ def test_the_quick_way_finds_what_the_whole_graph_says_or_nothing() -> None:
                 agreed += 1
                 assert CommitGraph(whole).merge_bases(one, other) == (near,)
     assert agreed > 300
+
+
+def bases_pair_by_pair(graph: CommitGraph, heads: list[CommitId]) -> set[CommitId]:
+    """The plain way: the bases of every two heads, and of several bases again."""
+    found: set[CommitId] = set()
+    for one, other in combinations(sorted(set(heads)), 2):
+        graph._add_bases(graph.merge_bases(one, other), found)
+    return found
+
+
+def test_the_bases_of_many_are_those_of_every_two_of_them() -> None:
+    """Random histories with many merges, in which lines cross again and again."""
+    crossed = 0
+    for seed in range(1_000):
+        pick = random.Random(seed)
+        merging, reach = pick.choice([0.1, 0.5, 0.9]), pick.choice([2, 4, 12])
+        parents = {"c00": ""}
+        for number in range(1, pick.choice([4, 10, 30])):
+            some = [pick.randrange(max(0, number - reach), number) for _ in range(1 + (pick.random() < merging))]
+            parents[f"c{number:02}"] = " ".join(f"c{earlier:02}" for earlier in dict.fromkeys(some))
+        graph = CommitGraph(graph_of(**parents))
+        heads = [CommitId(name) for name in pick.sample(sorted(parents), pick.randrange(1, min(len(parents), 9)))]
+        wanted = bases_pair_by_pair(graph, heads)
+        assert graph.bases_between(heads) == wanted, (parents, heads)
+        crossed += any(len(graph.merge_bases(one, other)) > 1 for one, other in combinations(heads, 2))
+    assert crossed > 30
+
+
+def test_the_bases_of_a_thousand_branches_take_a_moment() -> None:
+    parents = {f"m{number:03}": f"m{number - 1:03}" if number else "" for number in range(500)}
+    parents |= {f"b{number:04}": f"m{number % 500:03}" for number in range(1_000)}
+    began = time.process_time()
+    found = CommitGraph(graph_of(**parents)).bases_between([CommitId(f"b{number:04}") for number in range(1_000)])
+    assert found == {CommitId(f"m{number:03}") for number in range(500)}
+    assert time.process_time() - began < 5
 
 
 def test_branches_of_a_graph_part_where_they_were_created(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Branches are created, written, read, refused and deleted."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from omnigraph.errors import (
     VersionReclaimedError,
 )
 from omnigraph.testing.crash import check_recovered, content_of
+from omnigraph.testing.faults import RecordingStore
 
 SCHEMA = """
 node Person { name: String @key
@@ -276,3 +278,31 @@ def test_a_branch_does_not_begin_where_it_could_not_be_written(graph: omnigraph.
     with pytest.raises(BranchNotFoundError):
         graph.branches.show("late")
     assert graph.branches.list() == ["main"]
+
+
+def test_deleting_a_branch_looks_at_each_other_one_once_and_opens_none_that_is_known(graph: omnigraph.Graph) -> None:
+    def steps_of_a_deletion(name: str) -> Counter[str]:
+        graph.branches.create(name)
+        insert(graph, name, branch=name)
+        with RecordingStore() as store:
+            graph.branches.delete(name)
+        return Counter(store.names())
+
+    few = steps_of_a_deletion("one")
+    for number in range(30):
+        graph.branches.create(f"agents/a{number}")
+        insert(graph, f"a{number}", branch=f"agents/a{number}")
+    more = steps_of_a_deletion("two") - few
+    assert more["probe_head"] <= 32
+    assert more["open"] <= 1  # of the table of commits
+    assert more.total() <= 34
+
+
+def test_deleting_a_branch_on_which_nothing_was_written_asks_no_other(graph: omnigraph.Graph) -> None:
+    for number in range(10):
+        graph.branches.create(f"agents/a{number}")
+        insert(graph, f"a{number}", branch=f"agents/a{number}")
+    graph.branches.create("idle")
+    with RecordingStore() as store:
+        graph.branches.delete("idle")
+    assert Counter(store.names())["probe_head"] < 10

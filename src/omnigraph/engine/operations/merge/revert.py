@@ -77,7 +77,8 @@ class _Reverting(Merging):
         now = context.manifest.snapshot(target)
         if now.head is None:
             raise InternalError(f"'{target}' has no commit")
-        if merge_bases(context.manifest, now.head, self._commit.graph_commit_id) != (self._commit.graph_commit_id,):
+        undone = self._commit.graph_commit_id
+        if merge_bases(context.manifest, now.head, undone, near=(now,)) != (undone,):
             raise InputError(f"commit {self._commit.graph_commit_id} is not in the history of '{target}'")
         states = (before, history.snapshot_of(self._commit), now)
         if len({context.catalog_of(state, past=True).schema_hash for state in states}) > 1:

@@ -235,13 +235,13 @@ class Merging:
         """Where the two have parted, or the base that was asked for."""
         if self.theirs.head is None or ours.head is None:
             raise InternalError(f"'{self.source}' or '{self.target}' has no commit")
-        found = merge_bases(self._context.manifest, self.theirs.head, ours.head)
+        found = merge_bases(self._context.manifest, self.theirs.head, ours.head, near=(self.theirs, ours))
         if self._request.base is None or found == (self.theirs.head,):
             return found
         base = self._context.manifest.history.commit_at(self._request.base).graph_commit_id
         for name, head in ((self.source, self.theirs.head), (self.target, ours.head)):
             # What only one side has would count as deleted by the other.
-            if merge_bases(self._context.manifest, base, head) != (base,):
+            if merge_bases(self._context.manifest, base, head, near=(self.theirs, ours)) != (base,):
                 raise InputError(
                     f"commit {base} is not in the history of '{name}': a base is a commit that both branches come from"
                 )
