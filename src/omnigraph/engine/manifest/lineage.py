@@ -101,8 +101,7 @@ def commit_graph(manifest: Manifest, snapshots: Iterable[Snapshot] | None = None
     `snapshots` are the newest states of all branches, for those who have them.
     """
     found = _archived(manifest)
-    for snapshot in manifest.snapshots() if snapshots is None else snapshots:
-        found.update(_records(snapshot.state.commits.values()))
+    found.update(_newest(manifest.snapshots() if snapshots is None else snapshots))
     known = found.keys()
     if any(parent not in known for commit in found.values() for parent in commit.parents):
         # The commit table has lost some; listing a branch finds them in earlier states of the manifest.
@@ -161,14 +160,20 @@ def _nearest_in_common(
     manifest: Manifest, one: CommitId, other: CommitId, near: Iterable[Snapshot]
 ) -> tuple[CommitId, Mapping[CommitId, Ancestry]] | None:
     """The base of two commits, if lines without merges lead to it among the newest commits, and these."""
-    for look_at in (lambda: near, manifest.snapshots):
-        newest: dict[CommitId, Ancestry] = {}
-        for snapshot in look_at():
-            newest.update(_records(snapshot.state.commits.values()))
+    newest = _newest(near)
+    found = _first_in_common(newest, one, other)
+    if found is None:
+        newest = _newest(manifest.snapshots())
         found = _first_in_common(newest, one, other)
-        if found is not None:
-            return found, newest
-    return None
+    return None if found is None else (found, newest)
+
+
+def _newest(snapshots: Iterable[Snapshot]) -> dict[CommitId, Ancestry]:
+    """The commits that these states hold themselves."""
+    found: dict[CommitId, Ancestry] = {}
+    for snapshot in snapshots:
+        found.update(_records(snapshot.state.commits.values()))
+    return found
 
 
 def _first_in_common(commits: Mapping[CommitId, Ancestry], one: CommitId, other: CommitId) -> CommitId | None:
