@@ -7,7 +7,6 @@ machine is lost.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from omnigraph.engine.storage import steps
 from omnigraph.errors import ConflictError, GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import run_child
-from omnigraph.testing.crash import check_recovered, content_of, copy_graph
+from omnigraph.testing.crash import check_recovered, content_of, copy_graph, discard_graph
 
 LEASE_SECONDS = 0.01
 WRITES = ("commit", "copy", "create_branch", "delete", "write_fragments", "write_text")
@@ -142,8 +141,8 @@ def everywhere(
     ):
         rows = audit.rows(connect(scratch / f"at-{at}", read_only=True).context.store)
         taken_over += any(row.writer_kind == "BranchMerge" for row in rows[before:])
-        shutil.rmtree(scratch / f"at-{at}")
-        shutil.rmtree(scratch / f"at-{at}-wanted")
+        discard_graph(scratch / f"at-{at}")
+        discard_graph(scratch / f"at-{at}-wanted")
         at += 1
     return at - 1, taken_over
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.crash.writes import Merge
 from omnigraph.errors import BranchNotFoundError, GraphError
 from omnigraph.graph import connect
 from omnigraph.testing.children import run_child
-from omnigraph.testing.crash import changes, check_recovered, content_of, copy_graph
+from omnigraph.testing.crash import changes, check_recovered, content_of, copy_graph, discard_graph
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE
 from omnigraph.testing.faults import Fault, FaultyStore
 
@@ -72,7 +71,7 @@ def test_a_merge_that_deletes_its_branch_survives(
             assert content_of(graph) == alone
         check_recovered(root, (alone,))
         assert sum(each.merged_parent_commit_id is not None for each in graph.history.list()) == 1
-        shutil.rmtree(root)
+        discard_graph(root)
         number += 1
     record_property(PROPERTY, number - 1)
     assert number > OPERATIONS_MIN
