@@ -117,7 +117,9 @@ def _round(value: Any, digits: int = 0) -> Any:
 
 
 def _whole(value: Any, way: Any) -> Any:
-    return value if isinstance(value, int) or not math.isfinite(value) else float(way(value))
+    if isinstance(value, int):
+        return fitting(value)
+    return value if not math.isfinite(value) else float(way(value))
 
 
 def _ln(value: float) -> float:
