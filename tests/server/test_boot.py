@@ -27,7 +27,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(*words: str | Path) -> str:
     done = call("serve", "--check", *words)
     assert done.code == 1, done
-    return done.err.splitlines()[-1]
+    return done.err[done.err.rindex("error: ") :]
 
 
 def test_boot_refusals_name_a_remedy(seed: Path, tmp_path: Path) -> None:
