@@ -1,19 +1,20 @@
 """Writes that are published together, in a known order and by one thread.
 
 Threads that meet by chance form other groups at every run. `written_together` asks for each write, stops it where it
-would wait in the queue, and then leads all of them.
+would wait in the queue, and then leads all of them. The second half comes while the first is prepared, one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from omnigraph.engine.manifest.records import CommitWrite
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Group, Member
-from omnigraph.engine.write.queue import WriteQueue, WriteQueues
+from omnigraph.engine.write.queue import Lead, WriteQueue, WriteQueues
 from omnigraph.engine.write.writer import Written
 from omnigraph.errors import GraphError
 
@@ -32,7 +33,7 @@ class _Collecting(WriteQueue[Any]):
         super().__init__()
         self.members: list[Member[Any]] = []
 
-    def carry_out(self, place: Any, lead: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+    def carry_out(self, place: Any, lead: Lead[Any]) -> None:
         self.members.append(place)
         raise _Stopped("the write waits")
 
@@ -62,9 +63,11 @@ def written_together(context: GraphContext, asks: Sequence[Ask]) -> list[Outcome
             continue
         except GraphError as refused:
             early[number] = refused
-    left: Sequence[Member[Any]] = tuple(queue.members)
+    half = (len(queue.members) + 1) // 2
+    late = iter(queue.members[half:])
+    left: Sequence[Member[Any]] = tuple(queue.members[:half])
     while left:
-        left = Group(left).carry_out()
+        left = Group(left, lambda: tuple(islice(late, 1))).carry_out() or tuple(late)
     ended = iter(queue.members)
     return [early[number] if number in early else _outcome(next(ended)) for number in range(len(asks))]
 

@@ -2,13 +2,15 @@
 
 Publishing takes three commits of storage whatever is published, so writes that come at the same moment share them.
 Whoever finds nobody at work leads: it takes everybody who waits, itself included, runs their programs in turn, each on
-the state that the earlier ones left (`layer`), and hands what they all did to `write` as one change of each table. Each
-is judged by itself and refused by itself, and hears its own outcome once the commit is there. Nobody waits for company:
-a write that is alone is written as ever.
+the state that the earlier ones left (`layer`), and hands what they all did to `write` as one change of each table.
+Those who come while it runs programs go along: callers who were just answered come again within that time, and would
+otherwise always wait for the next group, each half as large. Each is judged by itself and refused by itself, and hears
+its own outcome once the commit is there. Nobody waits for company: a write that is alone is written as ever.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -22,7 +24,7 @@ from omnigraph.engine.storage.durability import is_full
 from omnigraph.engine.write.attached import detached, patience
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.layer import LaidView, Layer
-from omnigraph.engine.write.queue import Place
+from omnigraph.engine.write.queue import More, Place
 from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.engine.write.writer import Written, write
 from omnigraph.errors import (
@@ -85,7 +87,7 @@ def write_together(joining: Joining[T], *, base: Snapshot | None = None, apart: 
         return joining.alone(base)
     member = Member(joining, apart=apart)
     queue = queues.of(joining.request.branch, full=is_full(joining.context.store.durability))
-    queue.carry_out(member, lambda members: Group(members).carry_out())
+    queue.carry_out(member, lambda members, more: Group(members, more).carry_out())
     return member.outcome()
 
 
@@ -193,16 +195,28 @@ class Member(Place, Generic[T]):
 class Group:
     """Writes that are published together."""
 
-    def __init__(self, members: Sequence[Member[Any]]) -> None:
+    def __init__(self, members: Sequence[Member[Any]], more: More[Member[Any]] = tuple) -> None:
         self.id = new_ulid()
-        self.members = members
+        self.members: list[Member[Any]] = []
         self.left: Sequence[Member[Any]] = ()
+        self._more = more
+        self._join(members)
+
+    def _join(self, members: Sequence[Member[Any]]) -> bool:
+        """Let them belong to the group; whether there are any."""
         for member in members:
             member.group = self.id
+        self.members.extend(members)
+        return bool(members)
+
+    def _arrived(self) -> bool:
+        """Whether more have come; who is on the way gets the interpreter, if only for a moment."""
+        time.sleep(0)
+        return self._join(self._more())
 
     def carry_out(self) -> Sequence[Member[Any]]:
         """Write them, each as if it came after the one before it; returns those who are left for the next group."""
-        if len(self.members) == 1:
+        if len(self.members) == 1 and not self._arrived():
             self.members[0].write_alone()
         else:
             self._write_all()
@@ -238,12 +252,13 @@ class Group:
 
     def _prepare(self, transaction: Transaction) -> None:
         layer = Layer()
-        self.left = ()
-        for number, member in enumerate(self.members):
+        self.left, ran = (), 0
+        while ran < len(self.members) or self._arrived():
             if layer.rows > LAYER_ROWS_MAX:
-                self.left = self.members[number:]
+                self.left = self.members[ran:]
                 break
-            member.run(transaction, layer)
+            self.members[ran].run(transaction, layer)
+            ran += 1
         for table in layer.tables.values():
             if not table.is_empty:
                 transaction.adopt(table.entity, table.resolved())

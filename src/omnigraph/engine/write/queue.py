@@ -1,7 +1,8 @@
 """Those who wait for the same branch of a graph, and the one of them who leads.
 
 A writer waits in the queue until somebody has carried its write out. Whoever finds nobody leading leads: it takes all
-who wait, itself included, and is given their writes to carry out together. The lead is held by a lock of C in a `with`
+who wait, itself included, and is given their writes to carry out together; those who come while it still prepares can
+be taken as well. The lead is held by a lock of C in a `with`
 statement and a place is taken by one assignment, so an interrupt at any step leaves nothing held; a writer that hears
 nothing looks by itself.
 """
@@ -51,6 +52,10 @@ class Place:
 
 
 P = TypeVar("P", bound=Place)
+More = Callable[[], Sequence[P]]
+"""Takes those who have come since, and may still go along; nobody when there are none."""
+Lead = Callable[[Sequence[P], More[P]], Sequence[P]]
+"""Carries writes out, with more of them while it can; returns those it has left for the next."""
 
 
 class WriteQueue(Generic[P]):
@@ -60,8 +65,8 @@ class WriteQueue(Generic[P]):
         self._waiting: deque[P] = deque()
         self._leading = threading.Lock()
 
-    def carry_out(self, place: P, lead: Callable[[Sequence[P]], Sequence[P]]) -> None:
-        """Wait until this write is done, or lead; `lead` carries writes out and returns those it has left.
+    def carry_out(self, place: P, lead: Lead[P]) -> None:
+        """Wait until this write is done, or lead.
 
         Raises:
             UnavailableError: nobody took it in time.
@@ -101,12 +106,12 @@ class WriteQueue(Generic[P]):
                     " try again"
                 ) from None
 
-    def _lead(self, lead: Callable[[Sequence[P]], Sequence[P]]) -> None:
-        taken = self._take()
+    def _lead(self, lead: Lead[P]) -> None:
+        taken: list[P] = []
         left: Sequence[P] = ()
         try:
-            if taken:
-                left = lead(taken)
+            if self._take(taken):
+                left = lead(tuple(taken), lambda: self._take(taken))
         finally:
             for place in reversed(taken):
                 if place in left:
@@ -116,9 +121,9 @@ class WriteQueue(Generic[P]):
                     place.abandoned = True
                     place.finish()
 
-    def _take(self) -> list[P]:
-        """Everybody who waits and may be taken together."""
-        taken: list[P] = []
+    def _take(self, taken: list[P]) -> Sequence[P]:
+        """Take everybody who waits and may go with those already taken; returns the new ones."""
+        before = len(taken)
         while self._waiting and len(taken) < TOGETHER_MAX:
             first = self._waiting[0]
             if taken and first.kind is not taken[0].kind:
@@ -126,7 +131,7 @@ class WriteQueue(Generic[P]):
             self._waiting.popleft()
             if first.claim("led"):
                 taken.append(first)
-        return taken
+        return tuple(taken[before:])
 
     def _call_next(self) -> None:
         for waiting in tuple(self._waiting)[:1]:

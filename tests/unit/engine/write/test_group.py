@@ -73,6 +73,29 @@ def test_writes_that_wait_together_are_one_commit_that_lists_them(graph: Graph) 
     assert [each["actor_id"] for each in block.to_json()["cause"]["writes"]] == ["act-0", "act-1", "act-0", "act-1"]
 
 
+def test_who_comes_while_the_others_are_prepared_goes_along(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, queue = group.Member.run, queue_of(graph)
+    come, late = iter((adding(graph, "bob"), adding(graph, "cid"))), []
+
+    def run(self: group.Member[Any], *given: Any) -> None:
+        plain(self, *given)
+        for call in come:
+            late.append(pool.submit(call))
+            while queue.length < len(late):
+                time.sleep(0.001)
+
+    monkeypatch.setattr(group.Member, "run", run)
+    with ThreadPoolExecutor(2) as pool:
+        first = at_once(graph, [adding(graph, "ann"), adding(graph, "amy")])
+        (commit,) = {each.result().commit_id for each in (*first, *late)}
+    assert [each.nodes for each in graph.history.show(commit).writes] == [1, 1, 1, 1]
+
+
+def test_a_write_that_is_alone_is_not_a_group(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group.Group, "_write_all", pytest.fail)
+    adding(graph, "ann")()
+
+
 def test_a_refused_write_leaves_no_trace_and_the_next_sees_the_state_without_it(graph: Graph) -> None:
     calls = [adding(graph, "ann", 1, actor="a"), adding(graph, "bob", 1, actor="b"), adding(graph, "cid", 2, actor="c")]
     calls.append(lambda: graph.mutate('query q() { update Person set { badge: 1 } where name = "cid" }', actor="d"))
@@ -182,7 +205,7 @@ def test_those_of_another_kind_go_with_the_next_leader() -> None:
     queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []
 
-    def lead(places: Any) -> tuple[()]:
+    def lead(places: Any, more: Any) -> tuple[()]:
         groups.append([kinds.index(place.kind) for place in places])
         for place in places:
             place.finish()
