@@ -47,7 +47,8 @@ SWEEP_SECONDS = 3_600.0
 PAY_SECONDS = 5.0
 """How often a server tries again to write what notes of requests could not take."""
 
-PER_GRAPH = (snapshot, query, mutate, load, export, stored, schema, branches, tags, commits, changes, blob)
+PER_GRAPH = (query, mutate, load, snapshot, export, stored, schema, branches, tags, commits, changes, blob)
+"""The routes of a graph, those that are asked most first: the framework looks for a route in this order."""
 
 CORS_ASKED = (
     "Authorization",

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import IO, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from omnigraph.server.errors import HttpRefusal
 from omnigraph.server.large import loads
@@ -33,23 +33,21 @@ async def chunks(request: Request, *, bytes_max: int, idle_seconds: float) -> As
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > bytes_max:
         raise too_large(int(announced), bytes_max)
-    size = 0
-    stream = request.stream().__aiter__()
-    while True:
+    size, is_more = 0, True
+    while is_more:
         try:
             # Not `wait_for`, which makes a task of every piece: most bodies are one that is there already.
             async with asyncio.timeout(idle_seconds or None):
-                piece = await anext(stream)
-        except StopAsyncIteration:
-            return
+                message = await request.receive()
         except TimeoutError:
             raise HttpRefusal(
                 408,
                 f"the body stopped arriving for {idle_seconds:g} s; nothing changed",
                 headers={"Connection": "close"},
             ) from None
-        except ClientDisconnect:
-            raise HttpRefusal(400, "the client left before its body was complete; nothing changed") from None
+        if message["type"] == "http.disconnect":
+            raise HttpRefusal(400, "the client left before its body was complete; nothing changed")
+        piece, is_more = message.get("body", b""), message.get("more_body", False)
         size += len(piece)
         if size > bytes_max:
             raise too_large(size, bytes_max)

@@ -190,9 +190,9 @@ def identity_of(call: Call, branch: str) -> str:
 def digest_of(call: Call, raw: bytes) -> Callable[[], str]:
     """What makes two requests the same: method, path, parameters, condition and body."""
     request = call.request
-    parts = (request.method, request.url.path, request.url.query, request.headers.get(IF_COMMIT, ""))
 
     def digest() -> str:
+        parts = (request.method, request.url.path, request.url.query, request.headers.get(IF_COMMIT, ""))
         found = hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace"))
         found.update(raw)
         return found.hexdigest()
@@ -325,7 +325,7 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
         except Exception as exc:  # noqa: BLE001 - what a write ends with is its answer, and is kept under its key
             return answer_of(exc, request_id=call.request_id, hidden=hidden)
 
-    together = write.together and call.graph.context.queues is not None
+    together = write.together and call.served.groups_writes
     return await call.state.work.write(call.served.graph_id, write.branch, run, together=together)
 
 

@@ -32,6 +32,11 @@ class Served:
         """Where the graph is stored."""
         return self.graph.uri
 
+    @cached_property
+    def groups_writes(self) -> bool:
+        """Whether writes of a branch that come at the same moment are published together."""
+        return self.graph.context.queues is not None
+
     def is_readable(self) -> bool:
         """Whether the newest state of the graph can be read at this moment."""
         try:

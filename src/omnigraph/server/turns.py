@@ -24,9 +24,13 @@ class Turn:
         """True when nobody has it and nobody waits."""
         return not (self._sharing or self._alone or self._waiting)
 
+    def is_free(self, *, shared: bool) -> bool:
+        """True when taking it waits for nobody."""
+        return not self._waiting and self._may_go(shared)
+
     async def take(self, *, shared: bool) -> None:
         """Wait for the turn; whoever is cancelled meanwhile does not have it."""
-        if not self._waiting and self._may_go(shared):
+        if self.is_free(shared=shared):
             self._go(shared)
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

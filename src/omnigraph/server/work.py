@@ -133,6 +133,11 @@ class Work:
 
     async def _take(self, turn: Turn, free: asyncio.Semaphore, branch: str, *, shared: bool) -> None:
         """Wait for the turn and then for a thread, as long as a write may wait."""
+        if turn.is_free(shared=shared) and not free.locked():
+            # Neither is waited for, so that there is no time to be watched.
+            await turn.take(shared=shared)
+            await free.acquire()
+            return
         try:
             async with asyncio.timeout(self._settings.write_queue_seconds):
                 await turn.take(shared=shared)

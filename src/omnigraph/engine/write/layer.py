@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ from omnigraph.ids import TableKey
 OWN = np.uint64(0xFFFF_FFFF) << np.uint64(32)
 """Where the addresses of rows of the layer begin; tables count their fragments from zero."""
 _PLACE = np.uint64(0xFFFF_FFFF)
+CHUNKS_MAX = 16
+"""So many writes are kept as they came; then their rows are put together."""
 
 
 @dataclass
@@ -53,7 +56,7 @@ class LaidTable:
         """True when the table is as it is committed, whatever was done to it and undone."""
         return not self.rows.num_rows and not len(self.removed)
 
-    @property
+    @cached_property
     def ids(self) -> pa.Array:
         """The ids of the images."""
         return wide.one_array(self.rows.column("id"))
@@ -65,7 +68,7 @@ class LaidTable:
 
     def shows(self, addresses: Addresses) -> Mask:
         """For each committed row, whether it is still there."""
-        shown = ~np.isin(addresses, self.removed)
+        shown = ~np.isin(addresses, self.removed) if len(self.removed) else np.ones(len(addresses), dtype=np.bool_)
         if self.supersedes.any():
             shown &= ~np.isin(addresses, self.under[self.supersedes])
         return shown
@@ -83,9 +86,10 @@ class LaidTable:
         under_gone = self.under[gone][self.supersedes[gone]]
         removed = [self.removed, write.removed_addresses[write.removed_addresses < OWN], under_gone]
         rows = self.rows if kept.all() else wide.filter_rows(self.rows, kept)
+        together = pa.concat_tables([rows, write.rows])
         return LaidTable(
             self.entity,
-            wide.compacted(pa.concat_tables([rows, write.rows])),
+            wide.compacted(together) if together.column(0).num_chunks > CHUNKS_MAX else together,
             np.concatenate([self.supersedes[kept], supersedes]),
             np.concatenate([self.under[kept], under]),
             np.concatenate(removed),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from omnigraph.engine.operations.outcomes import MutationResult
 from omnigraph.plan import compile_query
 from omnigraph.plan.statements import Plan, WritePlan
-from omnigraph.server.access import CHANGE, READ
+from omnigraph.server.access import CHANGE, READ, State
 from omnigraph.server.call import Call, Write, digest_of, named_branch, run_write
 from omnigraph.server.describe import CONDITION, IDEMPOTENCY_KEY, PER_GRAPH, WITH_BODY, answers, takes
 from omnigraph.server.receipts import Receipt
@@ -103,9 +103,11 @@ async def answer_mutation(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Run a write query for a caller who may."""
+    by_policy = call.state.access.state is State.POLICY
 
     def work(_: object) -> Mapping[str, Any]:
-        if tells_what_it_reads(compile_query(call.graph.context.catalog, source, name)):
+        # Only a policy has rules by which somebody may change a branch and not read it.
+        if by_policy and tells_what_it_reads(compile_query(call.graph.context.catalog, source, name)):
             call.demand(READ, branch=branch)
         result = call.graph.mutate(source, params, name, branch, call.actor, if_commit=if_commit, message=message)
         return change_output(result)
