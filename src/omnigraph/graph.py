@@ -53,6 +53,7 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.external import ExternalBlobs
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.gate import WriteGate
+from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.errors import ExecutionError, InputError
 from omnigraph.ids import MAIN, Moment
@@ -93,7 +94,7 @@ def create(
         raise
 
 
-@verb(embedding=optional(instance(EmbeddingConfig)), bulk=anything)
+@verb(embedding=optional(instance(EmbeddingConfig)), limits=optional(instance(WriteLimits)), bulk=anything)
 def connect(
     uri: Location,
     *,
@@ -103,6 +104,7 @@ def connect(
     external_blobs: Sequence[str] = (),
     policy: WriteGate | None = None,
     group_writes: bool = False,
+    limits: WriteLimits | None = None,
     bulk: BulkEngine | None = None,
 ) -> Graph:
     """Open the graph of a store; see `omnigraph.connect`, which knows of servers and hands over Spark as `bulk`.
@@ -115,7 +117,8 @@ def connect(
     try:
         context = open_graph(store, read_only=read_only)
         queues = WriteQueues() if group_writes else None
-        context = replace(_trusting(context, external_blobs), gate=policy, queues=queues)
+        limits = limits or WriteLimits()
+        context = replace(_trusting(context, external_blobs), gate=policy, queues=queues, limits=limits)
         return Graph(context, embedder=make_embedder(embedding), bulk=bulk)
     except BaseException:
         _forget(store.root)

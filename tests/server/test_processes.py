@@ -29,6 +29,24 @@ def root(seed: Path, tmp_path: Path) -> Path:
     return copy
 
 
+@pytest.mark.parametrize(("variable", "resource"), [("ROWS", "rows of node:City"), ("BYTES", "bytes of node:City")])
+def test_what_one_request_puts_into_one_table_can_be_bounded(root: Path, variable: str, resource: str) -> None:
+    lines = "".join(json.dumps({"type": "City", "data": {"name": f"city-{at}"}}) + "\n" for at in range(40))
+    with Process("--store", root, *OPEN, env={f"OMNIGRAPH_TABLE_{variable}_MAX": "39"}) as server:
+
+        def load(mode: str) -> httpx.Response:
+            return httpx.post(f"{server.graph_url}/load", json={"data": lines, "mode": mode})
+
+        for mode in ("append", "merge"):
+            refused = load(mode)
+            assert refused.status_code == 413
+            limit = refused.json()["resource_limit"]
+            assert limit == {"resource": resource, "limit": 39, "actual": limit["actual"]}
+            assert limit["actual"] >= 40
+        lines += json.dumps({"type": "City", "data": {"name": "Paris"}})  # where somebody lives
+        assert load("overwrite").status_code == 200
+
+
 @pytest.mark.long
 def test_a_write_that_has_begun_is_answered_before_the_server_stops(root: Path, tmp_path: Path) -> None:
     data = "".join(json.dumps({"type": "City", "data": {"name": f"city-{at}"}}) + "\n" for at in range(60_000))

@@ -15,6 +15,7 @@ import uvicorn
 
 from omnigraph.choices import Durability
 from omnigraph.engine.embedding import EmbeddingConfig
+from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.errors import InputError
 from omnigraph.graph import connect
 from omnigraph.policy import Policy
@@ -73,6 +74,7 @@ def build(boot: Boot, variables: Mapping[str, str], settings: Settings) -> Serve
         external_blobs=boot.external_blobs,
         policy=access.graph_rules,
         group_writes=settings.group_writes,
+        limits=WriteLimits(settings.table_rows_max, settings.table_bytes_max),
     )
     try:
         queries = StoredQueries() if boot.queries is None else read_queries(boot.queries, graph.context.catalog)

@@ -21,6 +21,9 @@ class Settings:
 
     body_bytes_max: int = MIB
     load_bytes_max: int = 32 * MIB
+    table_rows_max: int | None = None
+    table_bytes_max: int | None = None
+    """What one request may put into one table, unless it replaces it; None for as much as it brings."""
     body_idle_seconds: float = 30.0
     """How long a client may be silent in the middle of a body."""
     actor_writes_max: int = 16
@@ -115,6 +118,8 @@ def _origins(text: str) -> tuple[str, ...]:
 _VARIABLES = {
     "OMNIGRAPH_BODY_BYTES_MAX": ("body_bytes_max", _count),
     "OMNIGRAPH_LOAD_BYTES_MAX": ("load_bytes_max", _count),
+    "OMNIGRAPH_TABLE_ROWS_MAX": ("table_rows_max", _count),
+    "OMNIGRAPH_TABLE_BYTES_MAX": ("table_bytes_max", _count),
     "OMNIGRAPH_BODY_IDLE_S": ("body_idle_seconds", _seconds),
     "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": ("actor_writes_max", _count),
     "OMNIGRAPH_PER_ACTOR_BYTES_MAX": ("actor_bytes_max", _count),

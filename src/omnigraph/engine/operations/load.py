@@ -29,7 +29,8 @@ from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Joining, write_together
-from omnigraph.engine.write.transaction import Transaction, WriteLimits, WriteRequest, WrittenFragments
+from omnigraph.engine.write.limits import WriteLimits
+from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.engine.write.writer import write
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, CommitId, TableKey, parse_branch
@@ -77,7 +78,7 @@ def load(
         if_commit,
         properties=with_message(message),
         cancellation=cancellation or Cancellation(),
-        limits=limits or WriteLimits(),
+        limits=limits or context.limits,
     )
     snapshot = context.manifest.snapshot(request.branch)
     watched = _Watched(progress)

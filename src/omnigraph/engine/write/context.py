@@ -16,6 +16,7 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.external import ExternalBlobs
 from omnigraph.engine.write.compaction import FoldsAhead
 from omnigraph.engine.write.gate import WriteGate, admit
+from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.ids import MAIN, Moment, check_actor, parse_branch
 
@@ -40,6 +41,8 @@ class GraphContext:
     """Who hears of what is committed: the reader of the graph, where there is one."""
     queues: WriteQueues | None = field(default=None, compare=False)
     """Where writes wait for each other to be published together; None where each is published by itself."""
+    limits: WriteLimits = field(default_factory=WriteLimits)
+    """How large a mutation or a load may be that is not given limits of its own."""
 
     @property
     def root(self) -> str:

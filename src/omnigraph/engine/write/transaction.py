@@ -42,50 +42,16 @@ from omnigraph.engine.storage.staged import (
 from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.attached import Foretold, attached, detached
 from omnigraph.engine.write.committed import SnapshotView
+from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.overlay import Marks
 from omnigraph.engine.write.rows import PendingTable, Resolved, Under, WriteKind
-from omnigraph.errors import InternalError, LimitError
+from omnigraph.errors import InternalError
 from omnigraph.ids import CommitId, TableKey, check_text, now_micros, stored_branch
 from omnigraph.interrupts import nothing
 
 KEEP_FRAGMENTS_ROWS = 4_096
 PARALLEL_ROWS = 50_000
 STAGING_THREADS = 8
-
-
-@dataclass(frozen=True)
-class WriteLimits:
-    """How much one write may put into one table, where that is bounded; replacing a whole table is exempt from rows.
-
-    Nothing is bounded unless somebody asks for it: the strict commit has no key filter that could fill up, so memory
-    alone limits the number of keys.
-    """
-
-    rows_max: int | None = None
-    bytes_max: int | None = None
-
-    def check(self, table_key: TableKey, rows: pa.Table, *, replaces_table: bool) -> None:
-        """Refuse more than is allowed.
-
-        Raises:
-            LimitError: which bound of which table; nothing changed.
-        """
-        if self.rows_max is not None and rows.num_rows > self.rows_max and not replaces_table:
-            raise LimitError(
-                f"this write has {rows.num_rows} entities for '{table_key}', more than the {self.rows_max} allowed per"
-                " commit — split it, or load it with overwrite",
-                resource=f"rows of {table_key}",
-                limit=self.rows_max,
-                actual=rows.num_rows,
-            )
-        if self.bytes_max is not None and rows.nbytes > self.bytes_max:
-            raise LimitError(
-                f"this write has {rows.nbytes} bytes for '{table_key}', more than the {self.bytes_max} allowed per"
-                " commit — split it",
-                resource=f"bytes of {table_key}",
-                limit=self.bytes_max,
-                actual=int(rows.nbytes),
-            )
 
 
 @dataclass(frozen=True)

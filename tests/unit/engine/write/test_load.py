@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
-from omnigraph.engine.write.transaction import WriteLimits
+from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.errors import ConstraintError, InputError, KeyConflictError, LimitError
 
 BERTH = '{"type":"Berth","data":{"code":"%s","depth_m":%s}}'
@@ -200,7 +200,7 @@ def test_a_load_beyond_the_limits_it_was_given_is_refused_before_any_effect(harb
             harbour.load(*lines, limits=limits)
         assert caught.value.resource.startswith(resource)
     assert harbour.versions() == before
-    harbour.load(*lines, *[BERTH % ("N1", 1), BERTH % ("N2", 1)], mode="overwrite", limits=WriteLimits(rows_max=2))
+    harbour.load(*lines, *[BERTH % ("N1", 1), BERTH % ("N2", 1)], mode="overwrite", limits=WriteLimits(2, 20))
 
 
 def test_a_missing_file_and_an_empty_folder_are_said_to_be_so(empty_harbour, tmp_path):

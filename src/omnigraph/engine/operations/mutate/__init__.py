@@ -22,7 +22,8 @@ from omnigraph.engine.read.reader import Reader, ReadState
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Joining, write_together
-from omnigraph.engine.write.transaction import Transaction, WriteLimits, WriteRequest
+from omnigraph.engine.write.limits import WriteLimits
+from omnigraph.engine.write.transaction import Transaction, WriteRequest
 from omnigraph.ids import MAIN, CommitId, TableKey, edge_key, node_key, parse_branch
 from omnigraph.plan.statements import InsertEdge, InsertNode, WritePlan
 
@@ -63,7 +64,7 @@ def mutate(
         None if if_commit is None else CommitId(if_commit),
         properties=with_message(message),
         cancellation=cancellation or Cancellation(),
-        limits=limits or WriteLimits(),
+        limits=limits or context.limits,
     )
     now, hear = _now(), foretold()
 
