@@ -10,9 +10,11 @@ COPY --from=build /install /usr/local
 RUN useradd --create-home --uid 10001 omnigraph && mkdir /data && chown omnigraph /data
 USER omnigraph
 VOLUME /data
-ENV OMNIGRAPH_BIND=0.0.0.0:8080 OMNIGRAPH_STORE=/data/graph
+# Of many threads each would otherwise keep memory of its own that it has freed.
+ENV OMNIGRAPH_BIND=0.0.0.0:8080 OMNIGRAPH_STORE=/data/graph MALLOC_ARENA_MAX=2
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["python", "-c", \
-    "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+    "import os, urllib.request as u; port = os.environ['OMNIGRAPH_BIND'].rpartition(':')[2]; \
+u.urlopen(f'http://127.0.0.1:{port}/healthz', timeout=4)"]
 ENTRYPOINT ["omnigraph-server"]
