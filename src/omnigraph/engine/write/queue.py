@@ -45,6 +45,11 @@ class Place:
         """Let another leader take it."""
         self._owner.clear()
 
+    def abandon(self) -> None:
+        """Let its writer find out by itself what became of it."""
+        self.abandoned = True
+        self.finish()
+
     def finish(self) -> None:
         """Let its writer go on."""
         self.done = True
@@ -78,8 +83,11 @@ class WriteQueue(Generic[P]):
                     self._wait(place)
                     continue
                 with self._leading:
-                    if not place.done:
+                    if not place.done and place in self._waiting:
                         self._lead(lead)
+                    elif not place.done:
+                        # Whoever led was interrupted with this write in its hands, and nobody else will tell of it.
+                        place.abandon()
                 self._call_next()
         finally:
             place.claim("gone")
@@ -118,8 +126,7 @@ class WriteQueue(Generic[P]):
                     place.put_back()
                     self._waiting.appendleft(place)
                 elif not place.done:
-                    place.abandoned = True
-                    place.finish()
+                    place.abandon()
 
     def _take(self, taken: list[P]) -> Sequence[P]:
         """Take everybody who waits and may go with those already taken; returns the new ones."""

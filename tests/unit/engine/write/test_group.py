@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from omnigraph.engine.write import group
+from omnigraph.engine.write import queue as queue_module
 from omnigraph.engine.write.attached import waiting_until
 from omnigraph.engine.write.queue import Place, WriteQueue
 from omnigraph.errors import ConstraintError, ExpectedVersionMismatchError, UnavailableError
@@ -217,3 +218,32 @@ def test_those_of_another_kind_go_with_the_next_leader() -> None:
             while queue.length <= number:
                 time.sleep(0.001)
     assert groups == [[0, 0], [1]]
+
+
+def test_a_write_that_an_interrupted_leader_lost_sight_of_is_given_back_to_its_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Losing(Place):
+        def claim(self, who: str) -> bool:
+            if who == "led":
+                raise KeyboardInterrupt
+            return super().claim(who)
+
+    def lead(places: Any, more: Any) -> tuple[()]:
+        for place in places:
+            place.finish()
+        return ()
+
+    monkeypatch.setattr(queue_module, "_LOOK_SECONDS", 0.3)
+    queue: WriteQueue[Place] = WriteQueue()
+    lost, leader = Losing(None, None), Place(None, None)
+    with ThreadPoolExecutor(1) as pool:
+        with queue.held():
+            waiting = pool.submit(queue.carry_out, lost, lead)
+            while not queue.length:
+                time.sleep(0.001)
+        with pytest.raises(KeyboardInterrupt):
+            queue.carry_out(leader, lead)
+        waiting.result(timeout=10)
+    assert lost.abandoned
+    queue.carry_out(Place(None, None), lead)
