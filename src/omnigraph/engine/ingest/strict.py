@@ -94,6 +94,8 @@ def _load_object(line: bytes) -> dict[str, Any]:
 
 
 def _json_fault(text: str, error: json.JSONDecodeError) -> str:
+    if text.startswith("\ufeff"):
+        return "it begins with a byte order mark: save the data as UTF-8 without one"
     if error.pos >= len(text) or text in ("}", "{", "]", "},"):
         return "not JSON on its own: an object must stand whole on one line"
     if error.msg == "Extra data":

@@ -80,6 +80,7 @@ def test_rows_know_their_record_and_their_line(catalog):
         (TUG % (1, ',"manual":1'), "expected a string"),
         ('{"type":"LogEntry","data":{"body":"\\ud800"}}', "half of a surrogate pair"),
         ('// {"type":"Berth"}', "comments are not allowed"),
+        ("\ufeff" + '{"type":"Berth"}', "without one"),
         ('{"type":"Berth",', "an object must stand whole on one line"),
         ('{"type":"Berth"} {"type":"Berth"}', "one line holds one object"),
         ('["type"]', "a record is a JSON object, not an array"),
