@@ -131,7 +131,12 @@ class LaidView(SnapshotView):
         if laid is None:
             return addresses, found
         found = found & laid.shows(addresses)
-        if laid.rows.num_rows:
+        if len(ids) == 1:
+            # As most writes ask: looking through the images is cheaper than making a table to look them up in.
+            place = laid.rows.column("id").index(ids[0]).as_py()
+            if place >= 0:
+                addresses, found = OWN | np.array([place], dtype=np.uint64), np.ones(1, dtype=np.bool_)
+        elif laid.rows.num_rows:
             places = pc.index_in(ids, value_set=laid.ids)
             here = np.asarray(pc.is_valid(places))
             own = OWN | np.asarray(pc.fill_null(places, 0)).astype(np.uint64)
