@@ -38,6 +38,8 @@ def bind(parameters: Sequence[Parameter], given: Mapping[str, Any] | None, *, js
         ParameterError: a value is missing, of the wrong kind or out of range, or nobody declared its name.
     """
     if given is None:
+        if not parameters:
+            return {}
         given = {}
     # The usual kinds are asked for first: finding out that something is no mapping of any kind takes a while.
     if type(given) is not dict and not isinstance(given, Mapping):
