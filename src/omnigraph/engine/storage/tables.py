@@ -209,7 +209,7 @@ class TableStore:
         folder = branch_location(path, branch)
         with step("probe_head", path):
             version = known
-            while self._version_exists(folder, version + 1):
+            while self.objects.has(f"{folder}/{version_file(version + 1)}"):
                 version += 1
                 if version - known > PROBED_VERSIONS:
                     return self.open(path, branch=branch).version
@@ -228,10 +228,7 @@ class TableStore:
 
     def has_version(self, path: str, branch: str | None, version: int) -> bool:
         """Whether a version of a table's branch is still there; costs one look."""
-        return self._version_exists(branch_location(path, branch), version)
-
-    def _version_exists(self, path: str, version: int) -> bool:
-        return self.objects.has(f"{path}/{version_file(version)}")
+        return self.objects.has(f"{branch_location(path, branch)}/{version_file(version)}")
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
