@@ -166,6 +166,7 @@ class Manifest:
         if self._generation != self.store.generation:
             self._generation = self.store.generation
             self.forget()
+            self.history.forget()
 
     def _newest(self, branch: str) -> _Seen:
         if self.store.is_local:
