@@ -109,6 +109,8 @@ def _named_by(name: str, value: Any) -> str:
 
 def text_or_path(name: str, value: Any) -> None:
     """The text of a program, or the path of a file that holds it."""
+    if type(value) is str and value.isascii():
+        return
     if isinstance(value, str):
         text(name, value)
     elif isinstance(value, os.PathLike):
@@ -419,6 +421,9 @@ def verb(**special: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
         by_name = {name: special.get(name) or KINDS[name] for name in names}
         in_order = [(at, name, by_name[name]) for at, name in enumerate(names) if by_name[name] is not anything]
 
+        if names == ["self"]:
+            return _of_nothing(function)
+
         @wraps(function)
         def entered(*args: P.args, **named: P.kwargs) -> R:
             try:
@@ -434,14 +439,35 @@ def verb(**special: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except GraphError:
                 raise
             except Exception as exc:
-                found = _as_ours(exc)
-                if found is None:
-                    raise
-                raise found from exc
+                _leave(exc)
+                raise
 
         return entered
 
     return decorate
+
+
+def _of_nothing(function: Callable[..., R]) -> Callable[..., R]:
+    """A verb that takes nothing but its object, as those that hand out rows do: there is no argument to check."""
+
+    @wraps(function)
+    def entered(self: Any) -> R:
+        try:
+            return function(self)
+        except GraphError:
+            raise
+        except Exception as exc:
+            _leave(exc)
+            raise
+
+    return entered
+
+
+def _leave(exc: Exception) -> None:
+    """Raise the error of ours that stands for a foreign one; one that is not ours to translate goes on as it is."""
+    found = _as_ours(exc)
+    if found is not None:
+        raise found from exc
 
 
 @contextmanager
@@ -460,10 +486,8 @@ def leaving(items: Iterator[R]) -> Iterator[R]:
     except GraphError:
         raise
     except Exception as exc:
-        found = _as_ours(exc)
-        if found is None:
-            raise
-        raise found from exc
+        _leave(exc)
+        raise
 
 
 def _as_ours(exc: Exception) -> GraphError | None:

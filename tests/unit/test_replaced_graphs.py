@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph import GraphError, connect, create
+from omnigraph import CommitNotFoundError, GraphError, connect, create
+from omnigraph.engine.manifest import publish
 from omnigraph.graph import Graph
 
 SCHEMA = "node Person { key: String @key  n: I32 }\nedge Knows: Person -> Person"
@@ -46,6 +47,25 @@ def put_in_place(root: Path, other: Path) -> None:
     """As another process does that removes a graph and makes one there."""
     shutil.rmtree(root)
     os.rename(other, root)
+
+
+def test_commits_of_a_graph_that_is_gone_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COMMITS_KEPT": 2, "COMMIT_WINDOW": 3, "ARCHIVE_EVERY": 1}.items():
+        monkeypatch.setattr(publish, name, value)
+    root, other = tmp_path / "graph", tmp_path / "other"
+    graph = made(root, "a", size=3)
+    early = graph.snapshot()
+    for n in range(4):
+        graph.mutate(f'query m() {{ insert Person {{ key: "n{n}", n: {n} }} }}')
+    assert early.head not in graph.snapshot().state.commits
+    assert graph.snapshot(at=early.head).version == early.version
+    first = graph.context.manifest.history.genesis()
+    made(other, "b", size=3).close()
+    put_in_place(root, other)
+    assert holder(graph, "b1") == [1]
+    with pytest.raises(CommitNotFoundError, match="there is no commit"):
+        graph.snapshot(at=early.head)
+    assert graph.context.manifest.history.genesis() != first
 
 
 def test_a_graph_made_by_others_in_the_same_place_is_seen_by_old_handles_and_new_ones(tmp_path: Path) -> None:

@@ -38,11 +38,16 @@ def bind(parameters: Sequence[Parameter], given: Mapping[str, Any] | None, *, js
         ParameterError: a value is missing, of the wrong kind or out of range, or nobody declared its name.
     """
     if given is None:
+        if not parameters:
+            return {}
         given = {}
     # The usual kinds are asked for first: finding out that something is no mapping of any kind takes a while.
     if type(given) is not dict and not isinstance(given, Mapping):
         raise ParameterError("params must be a JSON object")
-    bound = {parameter.name: _bound(parameter, given, js_safe) for parameter in parameters if parameter.name in given}
+    bound: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.name in given:
+            bound[parameter.name] = _bound(parameter, given, js_safe)
     if len(bound) < len(given):
         raise _undeclared(parameters, given)
     if len(bound) == len(parameters):
@@ -71,6 +76,9 @@ def _bound(parameter: Parameter, given: Mapping[str, Any], js_safe: bool) -> Any
         if name in given:
             raise ParameterError(f"param '{name}': null is not allowed for {kind}")
         raise ParameterError(f"parameter '${name}' not provided")
+    if type(value) is str and kind.scalar is Scalar.STRING and not kind.is_list and value.isascii():
+        # The commonest of all, and nothing can be wrong with it.
+        return value
     if kind.scalar is Scalar.VECTOR:
         return _vector(name, value, kind)
     if kind.is_list:

@@ -33,7 +33,7 @@ LOWERED: dict[str, dict[str, float]] = {
     "engine.operations.merge.workers": {"GROUP_ROWS": 2, "READ_ROWS": 3},
     "engine.operations.merge.writing": {"TASK_BYTES": 1},
     "catalog.wide": {"PLAIN_MAX": 24},
-    "engine.rules.arrow": {"ASKED_ONCE_ROWS": 2, "FEW_PAIRS": 1},
+    "engine.rules.arrow": {"ASKED_ONCE_ROWS": 2, "FEW_PAIRS": 1, "SAMPLE_ROWS": 1},
     "engine.read.graph.adjacency": {"FEW_NODES_FACTOR": 2},
     "engine.read.operators.aggregate": {"CODES_MIN": 4},
     "engine.read.operators.alternatives": {"ALTERNATIVES_MAX": 2},

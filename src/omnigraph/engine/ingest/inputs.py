@@ -40,7 +40,10 @@ PROBLEMS_MAX = 20
 BYTES_AT_ONCE = 16 << 20
 """Longer texts in memory are read in pieces, as files are."""
 PIECE_ROWS = 32_768
-"""Rows of an Arrow table that are converted and checked at once."""
+"""Rows of an Arrow table that are converted and checked at once, or more while they are no more than these bytes.
+
+Each piece is written as a batch of its own, and many small ones take Lance half as long again.
+"""
 
 
 @dataclass
@@ -240,7 +243,7 @@ def _converted(
     first = 0
     parts = [table] if isinstance(table, pa.Table) else (pa.Table.from_batches([batch]) for batch in table)
     for part in parts:
-        for piece in wide.pieces(part, PIECE_ROWS):
+        for piece in wide.pieces(part, max(PIECE_ROWS, BYTES_AT_ONCE * part.num_rows // max(part.nbytes, 1))):
             yield _read_piece(entity, names, piece, first)
             first += piece.num_rows
 

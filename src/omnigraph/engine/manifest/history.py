@@ -89,6 +89,11 @@ class History:
         self._genesis: CommitRecord | None = None
         self._found: dict[CommitId, CommitRecord] = {}
 
+    def forget(self) -> None:
+        """Let go of commits that were found, for they are those of another graph."""
+        self._genesis = None
+        self._found.clear()
+
     # --- the projection --------------------------------------------------------------------------------------------
 
     def archive(self, commits: Sequence[CommitRecord]) -> list[CommitId]:
@@ -381,11 +386,11 @@ class History:
     def look_up(self, commit_id: str) -> CommitRecord | None:
         """One commit from where commits are kept: the manifests of all branches, and the commit table."""
         wanted = CommitId(commit_id)
+        if wanted in self._found:
+            return self._found[wanted]
         main = self._manifest.snapshot(MAIN).state.commits
         if wanted in main:
             return main[wanted]
-        if wanted in self._found:
-            return self._found[wanted]
         archived = self.archived(_among([wanted]))
         if wanted in archived:
             if len(self._found) >= FOUND_COMMITS:

@@ -86,7 +86,7 @@ class Manifest:
         self.store = store
         self.history = History(self)
         self._cache: dict[str, _Seen] = {}
-        self._past: dict[tuple[str, int, object], ManifestState] = {}
+        self._past: dict[tuple[str, int, object], Snapshot] = {}
         self._generation = store.generation
         self._lock = threading.Lock()
 
@@ -120,7 +120,7 @@ class Manifest:
         if past is None:
             past = self._read_past(branch, version, key[2])
             self._remember_past(key, past)
-        return Snapshot(past, self.store)
+        return past
 
     def snapshots(self) -> list[Snapshot]:
         """The newest state of every branch, main first; a branch that is deleted meanwhile is not there."""
@@ -132,12 +132,12 @@ class Manifest:
                 logger.debug("branch '%s' was deleted while all were read", branch)
         return found
 
-    def _read_past(self, branch: str, version: int, mark: object) -> ManifestState:
+    def _read_past(self, branch: str, version: int, mark: object) -> Snapshot:
         if branch != MAIN and mark is None:
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}: there is no such branch")
         try:
             handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch), version=version)
-            return self.decode(handle, branch)
+            return Snapshot(self.decode(handle, branch), self.store)
         except (StorageError, VersionReclaimedError) as exc:
             if not is_missing(exc):
                 raise
@@ -149,13 +149,13 @@ class Manifest:
                 ) from exc
             raise CommitNotFoundError(f"branch '{branch}' has no version {version}") from exc
 
-    def _remember_past(self, key: tuple[str, int, object], state: ManifestState) -> None:
+    def _remember_past(self, key: tuple[str, int, object], snapshot: Snapshot) -> None:
         if key[0] != MAIN and key[2] is None:
             return
         with self._lock:
             if len(self._past) >= PAST_STATES:
                 self._past.pop(next(iter(self._past)))
-            self._past[key] = state
+            self._past[key] = snapshot
 
     def _leave_replaced(self) -> None:
         """Forget a graph that another was put in the place of; asking an object store takes a call, so seldom there.
@@ -166,6 +166,7 @@ class Manifest:
         if self._generation != self.store.generation:
             self._generation = self.store.generation
             self.forget()
+            self.history.forget()
 
     def _newest(self, branch: str) -> _Seen:
         if self.store.is_local:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 
 from omnigraph.errors import InputError
 
@@ -32,6 +33,7 @@ class Spelling(Enum):
     NAME = "a name"
 
 
+@lru_cache(maxsize=256)
 def spelling(text: str) -> Spelling:
     """Tell what a text names from how it is written.
 

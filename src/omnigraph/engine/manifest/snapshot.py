@@ -47,7 +47,7 @@ class Snapshot:
         """The manifest version, which is the graph version."""
         return self.state.version
 
-    @property
+    @cached_property
     def head(self) -> CommitId | None:
         """The commit this state is."""
         return self.state.head

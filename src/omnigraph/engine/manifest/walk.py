@@ -78,6 +78,9 @@ class Walk:
         Raises:
             FormatError: it is recorded nowhere.
         """
+        found = self._known.get(commit_id)
+        if found is not None:
+            return found
         looks: tuple[Callable[[], Commits], ...] = (
             lambda: self._near(child),
             lambda: self._archive.named(commit_id),
@@ -85,13 +88,11 @@ class Walk:
             lambda: {} if child is None else self._archive.recovered(commit_id, child, self._known),
         )
         for look in looks:
-            if commit_id in self._known:
-                break
             self._known.update(look())
-        found = self._known.get(commit_id)
-        if found is None:
-            raise FormatError(f"commit {commit_id} is the head of a branch but recorded nowhere")
-        return found
+            found = self._known.get(commit_id)
+            if found is not None:
+                return found
+        raise FormatError(f"commit {commit_id} is the head of a branch but recorded nowhere")
 
     def _near(self, child: CommitRecord | None) -> Commits:
         """What lies around a commit, which is likely to be asked for next."""

@@ -205,6 +205,10 @@ class Context:
             self._computed = Computed()
         return self._computed
 
+    def has_path(self, variable: str) -> bool:
+        """Whether the integers of a variable stand for paths."""
+        return self._computed is not None and variable in self._computed.paths
+
     @property
     def now(self) -> dt.datetime:
         """The one moment of this execution."""

@@ -36,7 +36,6 @@ from omnigraph.plan.conditions import pattern_fault
 from omnigraph.plan.explain import show, show_predicate
 from omnigraph.plan.operators import Expression, OrderKey, ParameterRef, Predicate, Projection, ReadPlan
 from omnigraph.plan.results import column_to_json, columns_to_json, rows_to_json
-from omnigraph.plan.types import aggregates_in
 
 BATCH_ROWS = 65_536
 FEW_ROWS = 16
@@ -297,18 +296,24 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         first = first[kept]
         computed = {expression: take_rows(values, kept) for expression, values in computed.items()}
 
+    def frame_of(rows: npt.NDArray[Any] | None) -> Frame:
+        """A row of each of some groups, or of all."""
+        return _as_frame(frame, first if rows is None else first[rows], keys)
+
     def rows_of(rows: npt.NDArray[Any] | None) -> FrameRows:
-        """Some groups, or all: a row of each, and what was computed of them."""
+        """The same, and what was computed of these groups."""
         if rows is None:
-            return FrameRows(context, _as_frame(frame, first, keys), computed)
+            return FrameRows(context, frame_of(None), computed)
         chosen = {expression: take_rows(values, rows) for expression, values in computed.items()}
-        return FrameRows(context, _as_frame(frame, first[rows], keys), chosen)
+        return FrameRows(context, frame_of(rows), chosen)
 
     def sort(expression: Expression, descending: bool) -> Key:
         def key(rows: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-            found = rows_of(rows)
-            known = None if expression in computed else text_key(context, expression, found.frame, descending)
-            return sort_key(column_of(context, expression, found), descending) if known is None else known
+            ready = computed.get(expression)
+            if ready is not None:
+                return sort_key(ready if rows is None else take_rows(ready, rows), descending)
+            known = text_key(context, expression, frame_of(rows), descending)
+            return sort_key(column_of(context, expression, rows_of(rows)), descending) if known is None else known
 
         return key
 
@@ -318,8 +323,8 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
         sort_keys.extend(sort(key, False) for key in keys if key not in ordered)
     chosen = rows_of(_in_order(context, len(first), sort_keys))
     columns = tuple(
-        column_of(context, projection.expression, chosen) if may_fail or aggregates_in(projection.expression) else None
-        for projection, may_fail in zip(plan.projections, prepared.risky, strict=True)
+        column_of(context, projection.expression, chosen) if is_ready or may_fail else None
+        for projection, is_ready, may_fail in zip(plan.projections, prepared.aggregated, prepared.risky, strict=True)
     )
     shown = chosen.frame
     return ReadResult(prepared.schema, len(shown), context.steps, context, plan.projections, shown, _computed=columns)

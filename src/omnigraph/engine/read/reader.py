@@ -67,18 +67,24 @@ class Reader:
         self._states: OrderedDict[StateIdentity, ReadState] = OrderedDict()
         self._newest: dict[str, Snapshot] = {}
         """The newest state of each branch that has been asked for."""
+        self._last: tuple[Snapshot, ReadState] | None = None
+        """The state that was asked for last, which most queries ask for again."""
         self._lock = threading.Lock()
 
     def state(self, snapshot: Snapshot) -> ReadState:
         """What is known of a state, kept for the next query of it."""
+        last = self._last
+        if last is not None and last[0] is snapshot:
+            return last[1]
         with self._lock:
             found = self._states.get(snapshot.identity)
             if found is not None:
                 self._states.move_to_end(snapshot.identity)
-                return found
-            made = ReadState(snapshot, self.views, self.plans)
-            self._keep(snapshot, made)
-            return made
+            else:
+                found = ReadState(snapshot, self.views, self.plans)
+                self._keep(snapshot, found)
+            self._last = snapshot, found
+            return found
 
     def publishing(self, base: Snapshot, handles: Mapping[TableKey, TableHandle]) -> Published:
         """Get ready for the state in which these tables take the place of those of `base`, if that is in use."""
@@ -105,6 +111,7 @@ class Reader:
         with self._lock:
             self._states.clear()
             self._newest.clear()
+            self._last = None
 
     def close(self) -> None:
         """Give back all memory; whoever asks again derives what is needed."""
@@ -125,6 +132,7 @@ class Reader:
     def _keep(self, snapshot: Snapshot, state: ReadState) -> None:
         """Keep a state, and let the one go that it follows; the caller holds the lock."""
         self._states[snapshot.identity] = state
+        self._last = None
         before = self._newest.get(snapshot.branch)
         if before is None or before.version < snapshot.version:
             self._newest[snapshot.branch] = snapshot

@@ -27,6 +27,8 @@ FEW_PAIRS = 64
 """Up to so many comparisons are made one by one."""
 ASKED_ONCE_ROWS = 64
 """From so many edges on the nodes at both ends are asked for together, each once."""
+SAMPLE_ROWS = 64
+"""Of so many edges it is seen whether they join nodes that come with them."""
 
 
 class CommittedView(Protocol):
@@ -142,6 +144,12 @@ class ArrowQuestions:
         is_alike = len({end.node_type for end in ends}) == 1 and not any(column.null_count for column in columns)
         if not is_alike or len(columns[0]) < ASKED_ONCE_ROWS:
             return [self._exists(end.node_type, column) for end, column in zip(ends, columns, strict=True)]
+        come = self._changes.get(node_key(ends[0].node_type))
+        if come is not None and all(_among(column.slice(0, SAMPLE_ROWS), come.ids).all() for column in columns):
+            # Nodes that come with their edges are mostly all that these name, and are found without coding the names.
+            here = [_among(column, come.ids) for column in columns]
+            if all(each.all() for each in here):
+                return here
         coded = wide.concat(columns).dictionary_encode()
         exist = self._exists(ends[0].node_type, coded.dictionary)[np.asarray(coded.indices)]
         return np.split(exist, np.cumsum([len(column) for column in columns])[:-1])

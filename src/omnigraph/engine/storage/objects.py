@@ -247,9 +247,10 @@ class ObjectStore:
 
     def fingerprint(self, paths: Sequence[str]) -> tuple[object, ...]:
         """A value that changes whenever one of the objects does; costs no read of their content."""
-        return tuple([self._fingerprint(path) for path in paths])
+        return tuple([self.mark(path) for path in paths])
 
-    def _fingerprint(self, path: str) -> object:
+    def mark(self, path: str) -> object:
+        """The same of one object; None when there is none."""
         try:
             if self._local:
                 found = os.stat(f"{self.root}/{path}")
@@ -362,7 +363,7 @@ class ObjectStore:
         return {name: (facts.st_ino, facts.st_mtime_ns, facts.st_size) for name, facts in seen}
 
     def _marks_one_by_one(self, path: str) -> dict[str, object]:
-        found = {name: self._fingerprint(f"{path}/{name}") for name in self.list_dir(path)}
+        found = {name: self.mark(f"{path}/{name}") for name in self.list_dir(path)}
         return {name: mark for name, mark in found.items() if mark is not None}
 
     def read_text_versioned(self, path: str) -> tuple[str, str] | None:

@@ -182,7 +182,7 @@ class TableStore:
     def anchor(self, path: str, version: int) -> None:
         """Remember the file of a version that is there now, to notice when a graph is put in the place of this one."""
         file = f"{path}/{version_file(version)}"
-        self._anchor = (file, self.objects.fingerprint([file])[0])
+        self._anchor = (file, self.objects.mark(file))
 
     def renew_if_replaced(self) -> None:
         """Let go of everything kept when the graph at this root is not the one that was known.
@@ -192,7 +192,7 @@ class TableStore:
         cleaned up looks the same; then only time is lost.
         """
         anchor = self._anchor
-        if anchor is not None and self.objects.fingerprint([anchor[0]])[0] != anchor[1]:
+        if anchor is not None and self.objects.mark(anchor[0]) != anchor[1]:
             self._anchor = None
             self.generation += 1
             self.close()
@@ -209,7 +209,7 @@ class TableStore:
         folder = branch_location(path, branch)
         with step("probe_head", path):
             version = known
-            while self._version_exists(folder, version + 1):
+            while self.objects.has(f"{folder}/{version_file(version + 1)}"):
                 version += 1
                 if version - known > PROBED_VERSIONS:
                     return self.open(path, branch=branch).version
@@ -217,7 +217,7 @@ class TableStore:
 
     def branch_mark(self, path: str, branch: str) -> object:
         """A value that tells a branch of a table from one made anew under its name; None when there is none."""
-        return self.objects.fingerprint([branch_ref(path, branch)])[0]
+        return self.objects.mark(branch_ref(path, branch))
 
     def branch_identity(self, path: str, branch: str) -> str | None:
         """What a branch of a table has for ever and no other of its name ever had; None when there is no such branch.
@@ -228,10 +228,7 @@ class TableStore:
 
     def has_version(self, path: str, branch: str | None, version: int) -> bool:
         """Whether a version of a table's branch is still there; costs one look."""
-        return self._version_exists(branch_location(path, branch), version)
-
-    def _version_exists(self, path: str, version: int) -> bool:
-        return self.objects.has(f"{path}/{version_file(version)}")
+        return self.objects.has(f"{branch_location(path, branch)}/{version_file(version)}")
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

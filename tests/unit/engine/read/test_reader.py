@@ -44,6 +44,18 @@ def test_a_view_belongs_to_one_handle(graph: Graph) -> None:
     assert views.nodes(again).handle is again
 
 
+def test_a_state_is_kept_for_the_next_query_until_it_is_let_go(graph: Graph) -> None:
+    reader, before = graph._reader, graph.snapshot()
+    asked = reader.state(before)
+    assert reader.state(before) is asked
+    reader.forget()
+    again = reader.state(before)
+    assert again is not asked
+    insert(graph, "x")
+    assert reader.state(graph.snapshot()) is not again
+    assert reader.state(before) is not again, "a newer state of the branch took its place"
+
+
 def test_threads_that_open_a_table_at_once_get_one_view(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=30)
     make = NodeView.__init__

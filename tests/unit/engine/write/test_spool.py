@@ -52,6 +52,7 @@ def given(form: str, folder: Path, table: pa.Table, name: str = "posts"):
 def bound(request, monkeypatch):
     """Run a test with everything held in memory, and with everything but the first batch stored as it comes."""
     monkeypatch.setattr(inputs, "PIECE_ROWS", 40)
+    monkeypatch.setattr(inputs, "BYTES_AT_ONCE", 64)
     monkeypatch.setattr(shape, "BATCH_ROWS", 40)
     monkeypatch.setattr(spool, "HELD_BYTES", 1 << 40 if request.param == "held" else 100)
     stored: list[str] = []

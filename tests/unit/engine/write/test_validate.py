@@ -230,6 +230,30 @@ def test_nodes_of_many_edges_are_asked_for_once_and_found_missing_as_one_by_one(
     assert len(together) == sum((src in gone) + (dst in gone) for src, dst in ends)
 
 
+def test_nodes_that_come_with_their_edges_are_not_asked_for_in_what_is_committed(monkeypatch):
+    asked = []
+
+    class Counting(Tables):
+        def contains(self, key, ids):
+            asked.append(key)
+            return super().contains(key, ids)
+
+    def found(ends):
+        edges = change("edge:F", *({"id": f"e{n}", "src": src, "dst": dst} for n, (src, dst) in enumerate(ends)))
+        nodes = change("node:P", *({"id": f"p{n}", "k": f"p{n}"} for n in range(50)))
+        return findings(CATALOG, {"edge:F": edges, "node:P": nodes}, Counting(node_P=[{"id": "old", "k": "old"}]))
+
+    ends = [(f"p{n % 50}", f"p{n * 7 % 50}") for n in range(200)]
+    assert found(ends) == []
+    assert asked == []
+    for last in (("old", "p1"), ("p1", "gone")):
+        later = found([*ends, last])
+        with monkeypatch.context() as patched:
+            patched.setattr(arrow, "ASKED_ONCE_ROWS", 1_000)
+            assert found([*ends, last]) == later
+        assert len(later) == ("gone" in last)
+
+
 @pytest.mark.parametrize("ids", [["a"], ["b", None, "a"], [None], []])
 @pytest.mark.parametrize("known", [["a", "c"], ["c", None], []])
 def test_a_few_ids_are_found_among_others_as_many_are(monkeypatch, ids, known):

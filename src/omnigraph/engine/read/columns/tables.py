@@ -158,7 +158,7 @@ class TableView:
         # No name contains a line break, and the empty one or a deletion file ends each fragment.
         return hashlib.blake2b("\n".join(names).encode(), digest_size=16).hexdigest()
 
-    @property
+    @cached_property
     def position_count(self) -> int:
         """How many positions there are, deleted rows included."""
         return int(self.starts[-1])
@@ -168,7 +168,7 @@ class TableView:
         """How many rows a reader sees."""
         return sum(fragment.live_rows for fragment in self.fragments)
 
-    @property
+    @cached_property
     def all_live(self) -> bool:
         """True when no row is deleted."""
         return self.live_count == self.position_count

@@ -6,9 +6,8 @@ memory is left where it is for longer, if the table has an index to ask instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +37,7 @@ INDEXABLE = INTEGERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME}
 """Types whose values are looked up."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """The positions a lookup selects, how they were found, and whether deleted rows may be among them."""
 
     positions: Ints

@@ -14,7 +14,10 @@ from omnigraph.engine.read.kernels import Ints
 
 def positions(context: Context, variable: str, values: Ints) -> npt.NDArray[Any]:
     """The table positions of a variable's integers: codes of nodes are looked up, edges are positions already."""
-    if variable in context.computed.paths:
+    begun = context.begun.get(variable)
+    if begun is not None and begun[0] is values:
+        return begun[1]
+    if context.has_path(variable):
         return values
     view = context.view(variable)
     if not isinstance(view, NodeView):

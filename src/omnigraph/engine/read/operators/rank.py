@@ -20,7 +20,6 @@ from omnigraph.engine.read.frame import Frame
 from omnigraph.engine.read.kernels import Ints
 from omnigraph.engine.read.operators.ordering import Key, float_key, id_key, order_rows, tie_break_variables
 from omnigraph.engine.read.operators.positions import positions
-from omnigraph.engine.read.operators.scan import start_positions
 from omnigraph.engine.read.text.search import bm25_at, bm25_found
 from omnigraph.engine.read.vector.nearest import distances, nearest_candidates
 from omnigraph.errors import InputError
@@ -105,7 +104,7 @@ def _by_words(context: Context, rank: Bm25, frame: Frame, limit: int | None) -> 
     variable = rank.property.variable
     view = _whole(context, variable, frame)
     if view is None:
-        places = start_positions(context, variable, frame.columns[variable])
+        places = positions(context, variable, frame.columns[variable])
         scores = bm25_at(context, rank, places)
         kept = _best(scores, limit)
         frame = frame.take(kept)

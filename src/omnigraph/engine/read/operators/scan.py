@@ -6,10 +6,8 @@ Equality is answered by a lookup, text conditions from the text index, everythin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from omnigraph.engine.read.columns.nodes import NodeView
 from omnigraph.engine.read.columns.tables import TableView
@@ -18,7 +16,6 @@ from omnigraph.engine.read.frame import Frame
 from omnigraph.engine.read.kernels import Bools, Ints
 from omnigraph.engine.read.operators.alternatives import NO_PREDICATE, any_equal_positions, is_union
 from omnigraph.engine.read.operators.lookup import Access, Found, equal_positions
-from omnigraph.engine.read.operators.positions import positions as positions_of
 from omnigraph.engine.read.operators.predicates import FrameRows, GroupRows, predicate_mask
 from omnigraph.engine.read.plan.operations import Scan
 from omnigraph.engine.read.text.search import text_positions
@@ -56,12 +53,6 @@ def _tested_last(context: Context, begin: Scan) -> tuple[Ints, str]:
     for predicate in begin.risky:
         frame = frame.where(predicate_mask(context, predicate, FrameRows(context, frame)))
     return frame.columns[begin.variable], how
-
-
-def start_positions(context: Context, variable: str, codes: Ints) -> npt.NDArray[Any]:
-    """Where nodes are; known already while they are the ones their variable began with."""
-    begun = context.begun.get(variable)
-    return begun[1] if begun is not None and begun[0] is codes else positions_of(context, variable, codes)
 
 
 def scan_mask(context: Context, view: TableView, predicates: Sequence[Predicate]) -> Bools:

@@ -104,6 +104,8 @@ class Prepared:
     """Parameters that are regular expressions."""
     risky: tuple[bool, ...] = ()
     """Which projections some values make fail."""
+    aggregated: tuple[bool, ...] = ()
+    """Which projections have an aggregate in them."""
     nullable: frozenset[str] = frozenset()
     """Variables that may stand for nothing."""
 
@@ -230,6 +232,7 @@ def prepare(plan: ReadPlan) -> Prepared:
         patterns=patterns_in((*_predicates(plan.pattern), *plan.having)),
         nullable=_nullable(plan.pattern),
         risky=tuple(fails(projection.expression) for projection in plan.projections),
+        aggregated=tuple(bool(aggregates_in(projection.expression)) for projection in plan.projections),
     )
 
 

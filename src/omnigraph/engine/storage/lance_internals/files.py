@@ -43,8 +43,10 @@ def version_of(path: str) -> int | None:
 
 def branch_location(location: str, branch: str | None) -> str:
     """Where the files of a table's branch lie, given the location of the table or of that branch."""
+    if branch is None:
+        return location
     suffix = f"/{BRANCH_TREE}/{branch}"
-    return location if branch is None or location.endswith(suffix) else location + suffix
+    return location if location.endswith(suffix) else location + suffix
 
 
 def branch_ref(path: str, branch: str) -> str:
