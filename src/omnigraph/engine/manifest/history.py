@@ -386,6 +386,7 @@ class History:
     def look_up(self, commit_id: str) -> CommitRecord | None:
         """One commit from where commits are kept: the manifests of all branches, and the commit table."""
         wanted = CommitId(commit_id)
+        self._manifest.leave_replaced()
         if wanted in self._found:
             return self._found[wanted]
         main = self._manifest.snapshot(MAIN).state.commits

@@ -108,8 +108,7 @@ class Manifest:
         """
         if version is None:
             return self._newest(branch).snapshot
-        if self.store.is_local:
-            self._leave_replaced()
+        self.leave_replaced()
         # A branch deleted and created again may have another state of the same number; its mark is another, too.
         key = (branch, version, self._mark(branch))
         with self._lock:
@@ -157,11 +156,13 @@ class Manifest:
                 self._past.pop(next(iter(self._past)))
             self._past[key] = snapshot
 
-    def _leave_replaced(self) -> None:
-        """Forget a graph that another was put in the place of; asking an object store takes a call, so seldom there.
+    def leave_replaced(self) -> None:
+        """Forget a graph that another was put in the place of; asking an object store takes a call, so seldom there."""
+        if self.store.is_local:
+            self._renew_if_replaced()
 
-        Whoever finds out first renews the store for all, and the others see that it has another generation.
-        """
+    def _renew_if_replaced(self) -> None:
+        """Whoever finds out first renews the store for all, and the others see that it has another generation."""
         self.store.renew_if_replaced()
         if self._generation != self.store.generation:
             self._generation = self.store.generation
@@ -169,8 +170,7 @@ class Manifest:
             self.history.forget()
 
     def _newest(self, branch: str) -> _Seen:
-        if self.store.is_local:
-            self._leave_replaced()
+        self.leave_replaced()
         with self._lock:
             cached = self._cache.get(branch)
         now = time.monotonic()
@@ -183,7 +183,7 @@ class Manifest:
                 seen = replace(cached, at=now)
                 self._remember(branch, seen)
                 return seen
-        self._leave_replaced()
+        self._renew_if_replaced()
         return self._read_newest(branch)
 
     def _read_newest(self, branch: str) -> _Seen:

@@ -21,6 +21,10 @@ class States(Protocol):
         """The newest state of every branch, main first."""
         ...
 
+    def leave_replaced(self) -> None:
+        """Forget a graph that another was put in the place of."""
+        ...
+
     def branches(self) -> list[str]:
         """Every public branch, main first."""
         ...
