@@ -8,6 +8,7 @@ and then hangs until a speculative copy has overtaken it. What happened is noted
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ Batches = Iterator[pa.RecordBatch]
 
 SETTINGS = {
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     # Small batches, so that a task has written something long before it ends.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import SPARK_SETTINGS
 from tests.spark.standalone import end_tree, free_port, spark_environment, spark_program
 
 from omnigraph.errors import ExecutionError
@@ -28,12 +29,11 @@ def server(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     words = [str(spark_program("spark-submit")), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     settings = {
+        **SPARK_SETTINGS,
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
     for name, value in settings.items():
