@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
+from omnigraph.testing.faults import RecordingStore
 
 SCHEMA = "node Person { name: String @key  age: I32?  born: Date? }\nedge Knows: Person -> Person\n"
 ADULTS = "query adults($age: I32) { match { $p: Person $p.age >= $age } return { $p.name as name } order { $p.name } }"
@@ -44,6 +45,14 @@ def test_connecting_to_nothing_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(omnigraph.GraphNotFoundError):
         omnigraph.connect(tmp_path / "nothing.omni")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "x" * 3_000])
+def test_what_can_be_no_folder_is_no_graph_and_lance_is_not_asked_to_try(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with RecordingStore() as store, pytest.raises(omnigraph.GraphNotFoundError, match="there is no graph at"):
+        omnigraph.connect(tmp_path / place)
+    assert "open" not in store.names()
 
 
 def test_a_query_may_be_a_text_or_a_file(graph: omnigraph.Graph, tmp_path: Path) -> None:

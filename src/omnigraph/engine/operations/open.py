@@ -29,6 +29,8 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     store.renew_if_replaced()
     manifest = Manifest(store)
     try:
+        if store.objects.is_impossible():
+            raise StorageError(f"opening {store.root}: it is no folder", kind="not_found")
         if read_only:
             manifest.snapshot()
         else:

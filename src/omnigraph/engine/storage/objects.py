@@ -231,6 +231,13 @@ class ObjectStore:
         except OSError as exc:
             raise _failed(exc, f"looking for {path}") from exc
 
+    def is_impossible(self) -> bool:
+        """True when the root is a file, lies below one, or has a name that no folder can have; Lance tries on then."""
+        try:
+            return self._local and not stat.S_ISDIR(os.stat(self.root).st_mode)
+        except OSError as exc:
+            return exc.errno in (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
     def has(self, path: str) -> bool:
         """True when exactly this object exists; costs one look."""
         try:
