@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
 def forgetful_proxy(upstream: str, marker: str) -> Iterator[Forgetful]:
     """Run a proxy in front of a server."""
     proxy = Forgetful(upstream, marker)
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    thread = threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield proxy

@@ -54,7 +54,7 @@ class Script:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         headers = {name.lower(): value for name, value in handler.headers.items()}
@@ -123,6 +123,7 @@ def test_a_write_whose_answer_is_lost_is_sent_again_under_one_key(script: Script
     assert script.asked[-1][2]["idempotency-key"] not in keys
 
 
+@pytest.mark.long
 def test_a_write_that_is_still_worked_on_is_looked_at_until_the_patience_ends(
     script: Script, transport: Transport
 ) -> None:
@@ -153,6 +154,7 @@ def test_no_room_for_a_repetition_says_nothing_about_the_write_that_may_have_beg
         write(transport)
 
 
+@pytest.mark.long
 def test_no_room_is_waited_for_as_long_as_the_server_says(script: Script, transport: Transport) -> None:
     script.answers = [(503, {"error": "full"}, {"Retry-After": "1"}), (429, {"error": "you"}, {"Retry-After": "0"})]
     script.answers.append((200, {"ok": 1}))
@@ -203,6 +205,7 @@ def test_a_body_that_can_be_made_anew_is_sent_again_whole(script: Script, transp
     assert [asked[3] for asked in script.asked] == [b"one\ntwo\n"] * 2
 
 
+@pytest.mark.long
 def test_a_gateway_that_gives_up_on_a_write_leaves_the_outcome_unknown(script: Script, transport: Transport) -> None:
     script.answers = [(504, b"<html>gateway</html>")] * 6
     with pytest.raises(OutcomeUnknownError):
