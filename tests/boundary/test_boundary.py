@@ -392,6 +392,7 @@ def test_every_public_verb_has_an_example_with_every_argument(root: Path) -> Non
         assert all(name in KINDS or name in {"options", "embedding"} for name in names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", sorted(public_verbs()))
 def test_whatever_an_argument_is_only_graph_errors_leave(root: Path, sandbox: Path, verb: str) -> None:
     caller = Caller(root)

@@ -168,6 +168,7 @@ def misses(command: str, words: list[str], done: Outcome) -> str | None:
     return None
 
 
+@pytest.mark.long
 def test_every_command_has_an_example_that_works(root: Path, tmp_path: Path, sandbox: Path) -> None:
     given = examples(root, tmp_path)
     assert set(given) == set(COMMANDS)
@@ -177,6 +178,7 @@ def test_every_command_has_an_example_that_works(root: Path, tmp_path: Path, san
         assert done.code == wanted, (command, done)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - ENDLESS))
 def test_whatever_a_value_is_a_command_ends_as_documented(
     root: Path, tmp_path: Path, sandbox: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -88,6 +88,7 @@ def test_a_span_longer_than_time_keeps_everything(graph: omnigraph.Graph, root: 
     assert call("cleanup", root, "--older-than", "99999999999999d", "--confirm").code == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("package", "extra", "script"),
     [
@@ -185,6 +186,7 @@ VECTORS = "node Doc { name: String @key  v: Vector(256)? }"
 NEAREST = "query q($t: String?) { match { $d: Doc } return { $d.name } order { nearest($d.v, $t) } limit 3 }"
 
 
+@pytest.mark.long
 def test_the_offline_model_leaves_logging_as_it_was(tmp_path: Path) -> None:
     child = f"""
 import logging, omnigraph

@@ -77,6 +77,7 @@ def test_a_root_without_a_graph(tmp_path: Path, words: list[str]) -> None:
     assert tree(tmp_path / "folder") == []
 
 
+@pytest.mark.long
 def test_a_root_that_is_a_file(tmp_path: Path, schema: Path) -> None:
     (tmp_path / "file").write_text("x")
     outcome = call("init", "--schema", schema, tmp_path / "file")

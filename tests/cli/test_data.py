@@ -346,6 +346,7 @@ def test_a_value_of_the_wrong_kind_in_a_file_names_its_record(root: Path) -> Non
     assert "rows=0" in call("snapshot", root).out
 
 
+@pytest.mark.long
 def test_output_is_utf_8_in_every_locale(loaded: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
     words = ["query", "everybody", "--query", queries(loaded), "--store", loaded]

@@ -133,6 +133,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
+@pytest.mark.long
 def test_every_command_prints_the_same_through_a_server(
     place: Path, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_the_target_is_named_and_the_actor_comes_from_the_token(served: str, url
     assert "--as is for direct writes" in refused.err
 
 
+@pytest.mark.long
 def test_destructive_commands_need_consent(served: str) -> None:
     assert call("branch", "create", "gone", "--server", served).code == 0
     refused = call("branch", "delete", "gone", "--server", served)
@@ -208,6 +210,7 @@ def test_direct_commands_refuse_a_server(served: str) -> None:
     assert call("init", "--schema", "x", "--server", served, "y").code == 2
 
 
+@pytest.mark.long
 def test_a_server_that_is_not_there_is_one_sentence() -> None:
     done = call("query", "-e", PEOPLE, "--server", "http://127.0.0.1:9", "--graph", "g")
     assert done.code == 1

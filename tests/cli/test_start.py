@@ -71,6 +71,7 @@ def _seconds_of_work(command: list[str]) -> float:
     return min(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "library"), [("version", "typer._adapters"), ("--help", "typer._adapters, typer.rich_utils")]
 )

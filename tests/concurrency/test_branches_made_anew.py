@@ -55,6 +55,7 @@ def make_anew(graph: Graph) -> None:
     add(graph, "new", "review")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop_at", EVERYWHERE)
 def test_a_write_prepared_on_the_old_branch_never_lands_on_the_new_one(
     stop_at: str, graph: Graph, tmp_path: Path

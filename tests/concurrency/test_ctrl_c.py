@@ -195,6 +195,7 @@ def at_once(write: Callable[[], object]) -> None:
         write()
 
 
+@pytest.mark.long
 def test_a_session_that_is_interrupted_leaves_nobody_waiting(
     session: Session, root: str, record_property: Callable[[str, object], None]
 ) -> None:
@@ -209,6 +210,7 @@ def test_many_sessions_that_are_interrupted_leave_nobody_waiting(session: Sessio
     assert press(session, root, 70, seed=seed)["interrupted"] > 25
 
 
+@pytest.mark.long
 def test_a_command_that_is_interrupted_says_so_in_one_line(root: str, tmp_path: Path) -> None:
     data = tmp_path / "people.jsonl"
     data.write_text("".join(json.dumps({"type": "Person", "data": {"name": f"x{n}"}}) + "\n" for n in range(100_000)))

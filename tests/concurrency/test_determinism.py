@@ -85,6 +85,7 @@ print("\\n".join(sorted(graph.export())))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", [SCRIPT, MERGING], ids=["writing", "merging"])
 def test_steps_messages_and_output_do_not_depend_on_the_hash_seed(script, tmp_path):
     outputs = []

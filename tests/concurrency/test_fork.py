@@ -130,6 +130,7 @@ def _add(root: str) -> int:
     return int(graph.query(COUNT).to_pylist()[0]["n"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_pool_that_is_not_forked_reads_and_writes(graph: omnigraph.Graph, method: str) -> None:
     with multiprocessing.get_context(method).Pool(2) as pool:
@@ -161,6 +162,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_whoever_forks_before_a_graph_is_used_works_in_the_children_and_afterwards(
     graph: omnigraph.Graph, tmp_path: Path
 ) -> None:

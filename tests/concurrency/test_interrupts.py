@@ -277,6 +277,7 @@ WRITES: dict[str, Callable[[omnigraph.Graph], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_leaves_nothing_that_blocks_after_an_interrupt_at_any_step_of_its_path(
     graph: omnigraph.Graph, name: str
@@ -305,6 +306,7 @@ def _write_elsewhere(root: str) -> None:
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.long
 def test_another_process_writes_at_once_while_the_interrupted_one_lives(graph: omnigraph.Graph) -> None:
     cases = 0
     for number in range(1, 1000, 9):

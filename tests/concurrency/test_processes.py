@@ -79,6 +79,7 @@ def check(root: Path, notes: list[dict[str, Any]]) -> None:
     assert not verify(context).problems
 
 
+@pytest.mark.long
 def test_two_processes_writing_at_once_are_told_the_truth(tmp_path, schema):
     create(tmp_path / "graph", schema)
     notes = run_workers(tmp_path / "graph", tmp_path, processes=2, count=30)

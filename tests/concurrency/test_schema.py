@@ -6,6 +6,8 @@ import multiprocessing
 import time
 from pathlib import Path
 
+import pytest
+
 from omnigraph.engine.operations.verify import verify
 from omnigraph.errors import BranchNotFoundError, ConflictError, RecoveryRequiredError
 from omnigraph.graph import connect, create
@@ -62,6 +64,7 @@ def keep_branching(root: str, number: int, stop: str, journal: str) -> None:
         graph.branches.delete(f"b{number}")
 
 
+@pytest.mark.long
 def test_a_schema_changes_among_writers_readers_and_branches(tmp_path: Path) -> None:
     graph = create(tmp_path / "g.omni", PLAIN)
     stop = tmp_path / "stop"

@@ -98,6 +98,7 @@ def test_a_read_only_open_writes_nothing_and_works_without_conditional_puts(
     assert proxy.written == []
 
 
+@pytest.mark.long
 def test_a_store_is_asked_once_by_a_process_and_nothing_is_left_of_it(
     root: str, s3_endpoint: str, proxy: Forgetful
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_store_is_asked_once_by_a_process_and_nothing_is_left_of_it(
     assert _objects(root, s3_endpoint) == []
 
 
+@pytest.mark.long
 def test_a_lost_answer_to_the_question_is_no_refusal(root: str, s3_endpoint: str) -> None:
     with forgetful_proxy(s3_endpoint, "__probe") as proxy:
         proxy.losses = 1

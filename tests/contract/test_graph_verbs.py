@@ -108,6 +108,7 @@ def pair(seed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]
         server.stop()
 
 
+@pytest.mark.long
 def test_rows_are_the_same_arrow_table(pair: Pair) -> None:
     _, table, rows, columns, _ = pair.same(lambda graph: graph.query(PEOPLE))
     assert isinstance(table, pa.Table)
@@ -129,6 +130,7 @@ def test_bytes_are_the_same(pair: Pair) -> None:
     assert "expected string, got bytes" in pair.fails(lambda graph: graph.mutate(text, {"id": b"bob"})).message
 
 
+@pytest.mark.long
 def test_mutations_loads_and_history_are_the_same(pair: Pair) -> None:
     pair.same(lambda graph: graph.mutate(ADD, {"name": "dora", "age": 7}))
     pair.same(lambda graph: graph.mutate(SET_AGE, {"name": "nobody", "age": 7}))

@@ -69,6 +69,7 @@ def passed(proxy: Forgetful) -> int:
     return sum(size for path, size in proxy.bytes_passed.items() if "/data/" in path)
 
 
+@pytest.mark.long
 def test_the_store_copies_what_a_merge_takes_over(graph: Graph, proxy: Forgetful) -> None:
     proxy.copied.clear()
     proxy.bytes_passed.clear()
@@ -87,6 +88,7 @@ def test_the_store_copies_what_a_merge_takes_over(graph: Graph, proxy: Forgetful
     assert graph.maintenance.verify().clean
 
 
+@pytest.mark.long
 def test_rows_are_written_where_the_store_does_not_copy_and_the_result_says_so(graph: Graph, proxy: Forgetful) -> None:
     proxy.copies = False
     result = graph.branches.merge("review", delete_branch=True)

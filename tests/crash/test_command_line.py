@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.property.graph_model import SCHEMA
 
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE
@@ -26,6 +27,7 @@ def omnigraph(*words: str, failpoints: str = "") -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.long
 def test_a_killed_command_is_finished_by_the_next_one(tmp_path: Path) -> None:
     root, query = str(tmp_path / "graph"), tmp_path / "hire.gq"
     query.write_text(HIRE)

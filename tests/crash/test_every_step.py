@@ -1,7 +1,6 @@
 """Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
 
-Lost acknowledgements always run, and interrupts but for the longest writers. Refusals, outages and deaths of the
-process are marked long.
+Lost acknowledgements of mutations and loads always run; everything else is marked long.
 """
 
 from __future__ import annotations
@@ -39,20 +38,16 @@ from omnigraph.testing.faults import Fault, FaultyStore
 
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS, **TOGETHER}
 MERGING: dict[str, Write] = {**MERGES, **REVERTS}
-QUICK = (Fault.RAISE_AFTER, Fault.INTERRUPT_AFTER)
-FAULTS = faults_and_death(*QUICK)
-MANY_STEPS = faults_and_death(Fault.RAISE_AFTER)
-"""For writers of so many steps that even one kind of fault takes a while."""
-
-# Every merge runs always with one of the quick faults, in turn: they differ in what they write, not in how they end.
+FAULTS = faults_and_death()
+ALSO_QUICK = faults_and_death(Fault.RAISE_AFTER)
 MERGE_CASES = [
     pytest.param(name, *each.values, marks=each.marks, id=f"{name}-{each.values[0] or 'death'}")
-    for number, name in enumerate(MERGING)
-    for each in faults_and_death(QUICK[number % 2])
+    for name in MERGING
+    for each in FAULTS
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ALSO_QUICK)
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_survives(name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
     crash_everywhere(WRITES[name], seeded, scratch, fault, record_property)
@@ -95,7 +90,7 @@ def test_a_change_of_the_schema_survives(
     crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property)
 
 
-@pytest.mark.parametrize("fault", MANY_STEPS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_maintenance_survives(fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
     crash_everywhere(Optimize(), seeded, scratch, fault, record_property)
 
@@ -139,6 +134,7 @@ def test_recovery_itself_survives(
     crash_everywhere(Open(), interrupted[where], scratch, fault, record_property, opening=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [Fault.EXIT_BEFORE, Fault.EXIT_AFTER])
 def test_a_copy_is_what_a_kill_leaves(fault: Fault, seeded: Path, scratch: Path) -> None:
     write, side = MUTATIONS["delete a node and its edges"], fault.value.removeprefix("exit ")

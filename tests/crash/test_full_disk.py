@@ -54,6 +54,7 @@ def write_and_see(write: Write, root: str) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_loses_nothing(write: Write, seeded: Path, scratch: Path) -> None:
     base = baseline(write, seeded, scratch)
@@ -76,6 +77,7 @@ def test_a_full_disk_loses_nothing(write: Write, seeded: Path, scratch: Path) ->
         assert 0 < refused < 20, "the sizes tried must include too small ones and large enough ones"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write", WRITES)
 def test_storage_that_refuses_to_write_loses_nothing(write: Write, seeded: Path, scratch: Path) -> None:
     base = baseline(write, seeded, scratch)

@@ -147,6 +147,7 @@ def everywhere(
     return at - 1, taken_over
 
 
+@pytest.mark.long
 def test_a_merger_that_stood_still_before_a_step_that_writes(to_merge: dict[str, Path], scratch: Path) -> None:
     places, taken_over = everywhere(MERGES[QUICK], to_merge[QUICK], scratch, WRITES, cleans=True)
     assert places > 12

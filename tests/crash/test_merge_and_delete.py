@@ -50,6 +50,7 @@ def fails(root: str, fault: Fault, number: int) -> bool:
     return store.met
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_merge_that_deletes_its_branch_survives(
     fault: Fault, to_merge: dict[str, Path], scratch: Path, record_property: Record

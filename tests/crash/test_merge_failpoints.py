@@ -25,6 +25,7 @@ TWO_COMMITS = "merge by two commits to a table"
 AFTER = (failpoints.MUTATION_POST_FINALIZE, failpoints.PUBLISH_AFTER_COMMIT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in MERGES if name != NO_EFFECT])
 @pytest.mark.parametrize("window", [*BEFORE, *AFTER])
 def test_a_merge_that_dies_is_whole_or_absent(name: str, window: str, to_merge: dict[str, Path], scratch: Path) -> None:

@@ -152,6 +152,7 @@ def check_outcome(root: Path, journals: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [12, pytest.param(72, marks=pytest.mark.long)])
 def test_killed_writers_lose_nothing_and_block_nobody(
     kills: int, tmp_path: Path, record_property: Callable[[str, object], None]

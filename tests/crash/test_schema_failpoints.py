@@ -57,6 +57,7 @@ def insert_memo(graph: Graph) -> None:
     graph.mutate('query q() { insert Memo { text: "first" } }')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "write", "prefix", "counts", "kind"), ROWS)
 def test_a_failed_change_is_settled_by_the_next_write_on_the_same_handle(
     name: str, write: ApplySchema, prefix: str, counts: bool, kind: RecoveryKind | None, seeded: Path, scratch: Path

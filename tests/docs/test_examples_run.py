@@ -37,6 +37,7 @@ def test_the_tutorial_is_one_session_that_prints_what_it_says(tmp_path: Path) ->
     assert outputs == [block.language for block in page].count("text")
 
 
+@pytest.mark.long
 def test_the_commands_that_follow_the_story_run(tmp_path: Path) -> None:
     with omnigraph.create(tmp_path / "quickstart.omni", schema=community.schema()) as graph:
         graph.load(community.write_files(tmp_path / "data", size=community.SMALL), engine="local")

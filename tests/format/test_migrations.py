@@ -110,6 +110,7 @@ def test_a_branch_is_migrated_by_the_first_publish_on_it(tmp_path: Path, stamp: 
     assert graph.maintenance.verify().clean
 
 
+@pytest.mark.long
 def test_a_long_old_history_stays_whole_and_out_of_the_manifest(tmp_path: Path) -> None:
     old = old_graph(tmp_path / "g", 3, people=COMMIT_WINDOW + 10)
     graph = omnigraph.connect(old.root)
@@ -165,6 +166,7 @@ def _open(root: str) -> list[str]:
     return names(omnigraph.connect(root))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stamp", STAMPS)
 def test_processes_that_open_an_old_graph_at_once_all_succeed(tmp_path: Path, stamp: int) -> None:
     old = old_graph(tmp_path / "g", stamp)
@@ -208,6 +210,7 @@ def test_a_manifest_that_contradicts_its_format_is_refused_and_left_alone(
 FAULTS = faults_and_death(Fault.RAISE_AFTER)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_migration_survives_a_crash_at_every_step(
     tmp_path: Path, fault: Fault | None, record_property: Record
@@ -217,6 +220,7 @@ def test_a_migration_survives_a_crash_at_every_step(
     crash_everywhere(Open(), old.root, tmp_path / "scratch", fault, record_property, opening=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_write_that_migrates_its_branch_survives_a_crash_at_every_step(
     tmp_path: Path, fault: Fault | None, record_property: Record

@@ -102,6 +102,7 @@ def files_of(tables: dict[str, pa.Table], folder: Path) -> dict[str, dict[str, s
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", CHUNKS)
 def test_every_load_takes_the_names_and_every_export_gives_them(tmp_path: Path, number: int) -> None:
     nodes, edges = chosen(number)
@@ -130,6 +131,7 @@ def test_every_load_takes_the_names_and_every_export_gives_them(tmp_path: Path, 
     assert report.clean, report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", CHUNKS)
 def test_every_statement_and_query_takes_the_names(tmp_path: Path, number: int) -> None:
     nodes, edges = chosen(number)

@@ -139,6 +139,7 @@ def _normal(lines: Content) -> Content:
     return {key: line.replace("-0.0", "0.0") for key, line in lines.items()}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("lowered")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_diff_is_what_comparing_everything_gives(tmp_path: Path, seed: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.together import written_together
@@ -137,6 +138,7 @@ def together(graph: Graph, batch: list[Program]) -> list[tuple[Any, ...]]:
     return told
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(rounds)
 def test_together_is_one_after_the_other(batches: list[list[Program]]) -> None:

@@ -86,6 +86,7 @@ def test_any_well_formed_schema_is_accepted_or_refused_with_a_graph_error(schema
     run_schema(print_schema(schema), compile_schema("node A { x: I32 }"))
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(programs.query_files)
 def test_any_well_formed_query_is_accepted_or_refused_with_a_graph_error(file: query_ast.QueryFile) -> None:
@@ -152,6 +153,7 @@ def test_brackets_in_strings_and_comments_do_not_nest() -> None:
     assert len(parse_query_file(text).queries) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

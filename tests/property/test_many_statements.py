@@ -119,6 +119,7 @@ def test_statements_of_one_query_do_what_they_do_as_queries_of_their_own(
         apart.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lowered", [True, False])
 @given(
     runs=st.lists(st.lists(st.tuples(key, small), min_size=0, max_size=9), min_size=1, max_size=12),
@@ -176,6 +177,7 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.long
 def test_a_thousand_statements_cost_about_ten_times_a_hundred(tmp_path: Path) -> None:
     graph = create(str(tmp_path / "g"), SCHEMA)
     nodes = [{"type": "P", "data": {"k": f"k{i}", "n": i, "f": i / 2, "t": f"t{i % 9}"}} for i in range(ROWS)]

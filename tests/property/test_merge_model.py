@@ -34,6 +34,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forget, "YOUNG", timedelta(0))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("lowered")
 @pytest.mark.parametrize("part", range(5))
 def test_merging_does_what_the_model_does(tmp_path: Path, part: int) -> None:
@@ -41,6 +42,7 @@ def test_merging_does_what_the_model_does(tmp_path: Path, part: int) -> None:
     assert min(total[name] for name in OFTEN) > 0, total
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("lowered")
 def test_workers_merge_as_the_model_does(tmp_path: Path) -> None:
     workers = InProcess()

@@ -889,6 +889,7 @@ def run_cases(seed, graphs, plans, root, options=None, *, indexed=False):
     assert compared > graphs * plans * 0.9, "most plans have to be compared"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_engine_returns_the_rows_of_the_plain_evaluator(seed, tmp_path):
     run_cases(seed, 8, 60, tmp_path)
@@ -900,6 +901,7 @@ def test_engine_returns_the_rows_of_the_plain_evaluator_in_thousands_of_cases(se
     run_cases(seed, 10, 100, tmp_path)
 
 
+@pytest.mark.long
 def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_path, monkeypatch):
     monkeypatch.setattr("omnigraph.engine.read.operators.aggregate.CODES_MIN", 0)
     SHARED.resize(0)
@@ -909,6 +911,7 @@ def test_engine_returns_the_same_rows_without_indexes_factoring_or_caches(tmp_pa
         SHARED.resize(4 << 30)
 
 
+@pytest.mark.long
 def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_taken(tmp_path, monkeypatch):
     for name, value in {
         "operators.lookup.INDEXED_ROWS_MIN": 0,
@@ -942,6 +945,7 @@ def test_engine_returns_the_same_rows_when_every_shortcut_for_large_data_is_take
     run_cases(99, 8, 60, tmp_path)
 
 
+@pytest.mark.long
 def test_engine_returns_the_same_rows_when_it_asks_the_indexes_of_the_tables(tmp_path, monkeypatch):
     asked = []
     for name, value in {
@@ -958,6 +962,7 @@ def test_engine_returns_the_same_rows_when_it_asks_the_indexes_of_the_tables(tmp
     assert asked
 
 
+@pytest.mark.long
 def test_engine_returns_the_same_rows_from_what_an_earlier_process_left_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("omnigraph.engine.read.cache.persist.EDGES_MIN", 1)
     rng = random.Random(123)

@@ -90,6 +90,7 @@ def _same_in_pandas(graph: Graph, rows: list[doors.Row]) -> None:
                 assert doors.canonical(value) == doors.canonical(expected), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("door", doors.LOADS)
 def test_what_is_loaded_comes_out_of_every_door(graph: Graph, tmp_path: Path, door: str, seed: int) -> None:
@@ -98,6 +99,7 @@ def test_what_is_loaded_comes_out_of_every_door(graph: Graph, tmp_path: Path, do
     _same_everywhere(graph, rows, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("door", doors.MUTATIONS)
 def test_what_is_inserted_comes_out_of_every_door(graph: Graph, tmp_path: Path, door: str) -> None:
     rows = doors.random_rows(60, seed=7)

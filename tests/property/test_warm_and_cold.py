@@ -49,6 +49,7 @@ def run(root: Path, seed: int, counts: Counts, *, steps: int = STEPS, size: int 
             child.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 6))])
 def test_all_readers_agree_after_every_step(tmp_path: Path, small: None, counts: Counts, block: int) -> None:
     for seed in range(block * PROGRAMS, (block + 1) * PROGRAMS):
@@ -62,6 +63,7 @@ def test_all_readers_agree_in_long_programs(tmp_path: Path, small: None, counts:
     run(tmp_path, 10_000 + program, counts, steps=300)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [505, 511, pytest.param(2045, marks=pytest.mark.long)])
 def test_all_readers_agree_where_small_tables_become_large(tmp_path: Path, counts: Counts, size: int) -> None:
     run(tmp_path, size, counts, steps=20, size=size, edges=size * 2)

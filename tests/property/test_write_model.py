@@ -271,6 +271,7 @@ def _run(steps: list[Any]) -> None:
 _steps = st.lists(st.one_of(_mutations, _mutations, _loads, _patches), min_size=1, max_size=8)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_steps)
 def test_random_writes_are_accepted_and_stored_as_the_model_says(steps):

@@ -90,6 +90,7 @@ def content(found: ReadLines) -> tuple[dict[str, Any], list[tuple[int, int]]]:
     return rows, sorted({(problem.record, problem.line) for problem in found.problems})
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_lines, max_size=8))
 def test_both_readers_agree_on_every_input(lines):
@@ -106,6 +107,7 @@ def test_both_readers_agree_on_every_input(lines):
         assert rows == exact_rows
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(st.lists(_lines, max_size=10), st.integers(1, 200))
 def test_reading_in_pieces_numbers_records_and_lines_as_reading_at_once(lines, size):

@@ -103,6 +103,7 @@ def fuzz(server: InProcess, count: int, seed: int) -> None:
     assert server.post("query", {"query": PEOPLE}).status_code == 200
 
 
+@pytest.mark.long
 def test_a_thousand_odd_requests_get_answers_of_ours(open_server: InProcess) -> None:
     fuzz(open_server, 1_000, 1)
 

@@ -110,6 +110,7 @@ def test_no_answer_about_a_graph_is_written_by_the_event_loop(
     assert {*threads} <= {"read", "write", "together", "note"}
 
 
+@pytest.mark.long
 def test_other_threads_go_on_while_a_large_body_is_read() -> None:
     raw = json.dumps(body_of(24 << 20)).encode()
     turns = {"count": 0, "over": False}

@@ -46,6 +46,7 @@ def shaped_rows(found: Inputs) -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60)
 @given(texts=st.lists(cells, min_size=1, max_size=12), piece_bytes=st.integers(1, 60), end=st.sampled_from(["", "\n"]))
 def test_wherever_a_file_is_cut_every_record_is_read_once_with_its_line(

@@ -89,6 +89,7 @@ def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "type_name", "columns"), CASES, ids=lambda value: str(value)[:60])
 def test_a_written_frame_ends_as_a_load_does(
     mode: str, type_name: str, columns: dict[str, list[Any]], sliced: None, tmp_path: Path

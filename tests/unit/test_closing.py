@@ -115,6 +115,7 @@ def test_a_closed_graph_is_forgotten_with_its_snapshots_and_handles(tmp_path: Pa
     assert not any(file in WRITTEN._files for file in files)
 
 
+@pytest.mark.long
 def test_closing_leaves_no_thread_and_no_note(tmp_path: Path) -> None:
     _people(tmp_path / "first").close()
     before, system_before = _our_threads(), len(os.listdir("/proc/self/task"))

@@ -92,6 +92,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_first_question_loads_no_spark_no_terminal_and_no_model(question: str, root: Path) -> None:
     text = QUESTIONS[question] or ""

@@ -8,6 +8,7 @@ import omnigraph
 from omnigraph.examples import quickstart
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
 def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str) -> None:
     words = ["--root", str(tmp_path / "q.omni"), "--data", str(tmp_path / "data"), "--engine", engine, "--small"]
@@ -31,6 +32,7 @@ def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert graph.maintenance.verify().clean
 
 
+@pytest.mark.long
 def test_a_failure_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("x")
     words = ["--root", str(tmp_path / "file" / "q.omni"), "--data", str(tmp_path), "--engine", "local", "--small"]

@@ -23,6 +23,7 @@ assert threads() == before, (before, threads())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not THREADS.exists(), reason="threads are counted where the system lists them")
 def test_nothing_of_storage_runs_in_the_server() -> None:
     subprocess.run([sys.executable, "-c", ALONE], check=True, timeout=60)

@@ -153,6 +153,7 @@ def test_history_that_is_really_gone_is_reported_and_does_not_stop_writes(root: 
     _publish(survivor, COMMIT_WINDOW)
 
 
+@pytest.mark.long
 def test_a_commit_table_that_cannot_be_written_keeps_commits_in_the_manifest(root: Path, manifest: Manifest) -> None:
     shutil.rmtree(root / layout.GRAPH_COMMITS)
     (root / layout.GRAPH_COMMITS).write_text("in the way")

@@ -51,6 +51,7 @@ def _publish(
         answers.put(type(refused).__name__)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("writes", "reads", "whole", "answers"),
     [

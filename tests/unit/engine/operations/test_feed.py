@@ -282,6 +282,7 @@ class Counted:
         """Nothing happens after an operation."""
 
 
+@pytest.mark.long
 def test_the_feed_of_small_commits_costs_the_same_whatever_the_size_of_the_graph_and_its_history(
     tmp_path: Path,
 ) -> None:
@@ -313,6 +314,7 @@ def test_an_optimize_is_told_without_reading_rows(graph: omnigraph.Graph, monkey
     assert ids(reader.changes.poll(cursor)) == [[]]
 
 
+@pytest.mark.long
 def test_an_old_cursor_of_a_long_history_goes_on_right_after_it(graph: omnigraph.Graph) -> None:
     add(graph, *(f"p{number:03d}" for number in range(90)))
     page = graph.changes.poll(start="beginning", limit_commits=10)

@@ -160,6 +160,7 @@ def _tag(uri: str, name: str) -> str:
     return "made"
 
 
+@pytest.mark.long
 def test_of_two_processes_one_makes_the_tag(graph: omnigraph.Graph) -> None:
     add(graph, "ann")
     with SPAWN.Pool(2) as pool:

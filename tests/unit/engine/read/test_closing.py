@@ -100,6 +100,7 @@ def test_nothing_is_shared_with_edges_that_are_not_there():
         assert [len(part) for part in common_neighbours(first, nodes, second, nodes, lambda _: None)[:2]] == [0, 0]
 
 
+@pytest.mark.long
 def test_signatures_and_marks_have_every_pair_of_every_part():
     rng = np.random.default_rng(4)
     adjacency, pairs = adjacency_of(rng, 500, [2000, 40])

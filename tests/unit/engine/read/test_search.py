@@ -90,6 +90,7 @@ def ask(graph, pattern, order, params):
     return [row["slug"] for row in graph.query(question(pattern, order), params).to_pylist()]
 
 
+@pytest.mark.long
 def test_every_search_follows_the_rows_that_come_change_and_go(stored, rng):
     graph, rows = stored
     scored = f"query q($t: String) {{ match {{ $p: Post }} return {{ bm25($p.body, $t) as s }} {BM25} }}"

@@ -190,6 +190,7 @@ PIECES = st.sampled_from([*INSIDE, *AROUND, *DOTS, *MARKS])
 STARTS = st.sampled_from(["file://", "FILE:", "file:", "file:/", "file:////", "File://localhost", "file://LOCALHOST/"])
 
 
+@pytest.mark.long
 @settings(max_examples=2_000, deadline=None)
 @given(
     start=STARTS,

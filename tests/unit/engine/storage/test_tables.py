@@ -87,6 +87,7 @@ def test_an_empty_table_is_written_as_strictly(store: TableStore, table: TableHa
     assert ages(store.open(PEOPLE)) == {"x": 1}
 
 
+@pytest.mark.long
 def test_two_processes_inserting_the_same_keys_leave_each_key_once(store: TableStore, table: TableHandle) -> None:
     names = [f"p{number}" for number in range(12)]
     with ProcessPoolExecutor(3, mp_context=SPAWN) as pool:

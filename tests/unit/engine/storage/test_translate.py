@@ -111,6 +111,7 @@ def test_a_file_that_may_not_grow_fails_for_good_and_changes_nothing(store: Tabl
     assert insert(store, store.open(PEOPLE), "b").count_rows() == 2
 
 
+@pytest.mark.long
 def test_a_lack_of_permission_is_permanent_and_never_looks_like_absence(store: TableStore, table: TableHandle) -> None:
     store.objects.write_text("_schema.pg", "text")
     root = Path(store.root)
@@ -122,6 +123,7 @@ def test_a_lack_of_permission_is_permanent_and_never_looks_like_absence(store: T
     assert kinds == ["permanent"] * 5
 
 
+@pytest.mark.long
 def test_a_server_that_cannot_be_reached_is_transient() -> None:
     objects = ObjectStore("s3://bucket/graph", options=NOWHERE)
     with pytest.raises(StorageError) as caught:

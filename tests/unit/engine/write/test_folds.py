@@ -77,6 +77,7 @@ def keys(graph: Graph) -> list[str]:
     return sorted(cold.open(entry.path, version=entry.version).scan(["k"])["k"].to_pylist())
 
 
+@pytest.mark.long
 def test_no_call_folds_while_the_thread_keeps_up(graph, observed):
     for number in range(4 * MANY):
         graph.mutate(PAIR, {"k": f"k{number}"})
@@ -186,6 +187,7 @@ def test_closing_ends_the_thread_and_lets_nobody_start_another(tmp_path):
     assert not [thread for thread in threading.enumerate() if thread.name == "omnigraph-fold"]
 
 
+@pytest.mark.long
 def test_writers_of_two_handles_fold_beside_each_other(graph):
     other = connect(graph.context.root)
 
@@ -203,6 +205,7 @@ def test_writers_of_two_handles_fold_beside_each_other(graph):
     assert fragments(graph) <= 2 * MANY
 
 
+@pytest.mark.long
 def test_the_fragments_a_write_knows_are_those_of_its_version(graph):
     """What is carried over from the version before is what a fresh look at the table tells."""
     for number in range(2 * MANY):
@@ -254,6 +257,7 @@ def ready(root: Path) -> Graph:
     return graph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [Fault.RAISE_BEFORE, Fault.RAISE_AFTER, Fault.OUTAGE])
 def test_a_write_that_takes_a_fold_survives_a_fault_at_every_step(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(folding, "FOLD_FRAGMENTS", FEW)

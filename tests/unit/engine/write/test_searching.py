@@ -102,6 +102,7 @@ def graph(request, tmp_path, monkeypatch):
     made.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_a_search_finds_what_a_scan_finds_after_any_history(graph, seed):
     chance = random.Random(seed)
@@ -139,6 +140,7 @@ def test_a_search_finds_what_a_scan_finds_after_any_history(graph, seed):
     second.close()
 
 
+@pytest.mark.long
 def test_a_search_on_a_branch_finds_what_a_scan_of_it_finds(graph):
     chance = random.Random(9)
     graph.load({"Person": people(0, 40)}, mode="append", engine="local")
