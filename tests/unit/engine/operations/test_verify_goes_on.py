@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.translate import translated
@@ -61,6 +65,23 @@ def _codes(graph: Graph) -> dict[str, set[str]]:
 
 def test_a_graph_with_blobs_and_keys_of_every_kind_is_clean(graph: Graph) -> None:
     assert connect(graph.uri, read_only=True).maintenance.verify().problems == []
+
+
+def test_every_table_is_read_once(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[str] = Counter()
+
+    def counting(way: Callable[..., Any]) -> Callable[..., Any]:
+        def run(handle: TableHandle, *given: Any, **options: Any) -> Any:
+            read[handle.path] += 1
+            return way(handle, *given, **options)
+
+        return run
+
+    for name in ("scan", "scan_batches"):
+        monkeypatch.setattr(TableHandle, name, counting(getattr(TableHandle, name)))
+    assert connect(graph.uri, read_only=True).maintenance.verify().problems == []
+    tables = [layout.table_path(key) for key in graph.context.catalog.tables]
+    assert {path: read[path] for path in tables} == dict.fromkeys(tables, 1)
 
 
 def test_a_byte_that_changed_in_a_key_is_found_by_the_id(graph: Graph) -> None:
