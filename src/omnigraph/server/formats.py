@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ class Format(StrEnum):
     CSV = "text/csv"
 
 
+@lru_cache(maxsize=64)
 def accepted(header: str | None, default: Format) -> Format:
     """The format a client likes best among those there are.
 
@@ -73,12 +75,10 @@ def _json(result: QueryResult, target: Mapping[str, str | None]) -> Iterator[byt
     if result.columns:
         head["columns"] = result.columns
     head["graph_commit_id"] = result.commit_id
-    opening = to_json(head)[:-1] + b',"rows":['
     if len(result) <= BATCH_ROWS:
-        rows = b",".join(to_json(row) for row in result)
-        yield b"".join((opening, rows, b"]}"))
+        yield to_json({**head, "rows": list(result)})
         return
-    separator = opening
+    separator = to_json(head)[:-1] + b',"rows":['
     for batch in result.to_batches(BATCH_ROWS):
         yield separator + b",".join(to_json(row) for row in rows_to_json(batch))
         separator = b","

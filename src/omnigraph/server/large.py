@@ -176,6 +176,9 @@ def _member(value: Any) -> bytes:
     return b"[" + b",".join(_written(value[at : at + ITEMS])[1:-1] for at in range(0, len(value), ITEMS)) + b"]"
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: `json.dumps` would make one for each text that is not spelled its usual way."""
+
+
 def _written(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace")
+    return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
