@@ -116,25 +116,35 @@ def _check_content(context: GraphContext, snapshot: Snapshot, report: VerifyRepo
         if handle is None:
             continue
         entity = catalog.tables.get(key)
+        rows = None
         with _noting(report, "rows", subject):
             rows = _check_rows(entity, handle, subject, report)
-            ids[key] = rows["id"]
+        if rows is None:
+            rows = _readable(handle, entity)
+        if rows is None:
+            continue
+        ids[key] = rows["id"]
+        report.tables += 1
+        report.rows += rows.num_rows
+        with _noting(report, "rows", subject):
             _check_ids(rows, entry, subject, report)
-            if isinstance(entity, EdgeType):
+            if isinstance(entity, EdgeType) and "dst" in rows.column_names:
                 _check_ends(entity, rows.select(["src", "dst"]), ids, subject, report)
-        if key not in ids:
-            _add_readable_ids(handle, key, ids)
-        if key in ids:
-            report.tables += 1
-            report.rows += len(ids[key])
-            with _noting(report, "index", subject):
-                handle.check_indexes()
+        with _noting(report, "index", subject):
+            handle.check_indexes()
 
 
-def _add_readable_ids(handle: TableHandle, key: TableKey, ids: dict[TableKey, pa.ChunkedArray]) -> None:
-    """The ids of a table that cannot be read whole, which is reported: the edges to it may be closed all the same."""
-    with suppress(*UNREADABLE):
-        ids[key] = _valid(handle.scan(["id"])["id"])
+def _held(entity: NodeType | EdgeType | None) -> list[str]:
+    """The columns that are held against rows of other tables."""
+    return ["id", "src", "dst"] if isinstance(entity, EdgeType) else ["id"]
+
+
+def _readable(handle: TableHandle, entity: NodeType | EdgeType | None) -> pa.Table | None:
+    """What can be read of a table that cannot be read whole, which is reported: it may have other faults as well."""
+    for columns in (_held(entity), ["id"]):
+        with suppress(*UNREADABLE):
+            return _valid_rows(handle.scan(columns))
+    return None
 
 
 def _valid(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -159,7 +169,7 @@ def _check_rows(
     if entity is None:
         report.note("schema", subject, "a table is published for a type the schema does not declare")
         return _valid_rows(handle.scan(["id"]))
-    kept = ["id", "src", "dst"] if isinstance(entity, EdgeType) else ["id"]
+    kept = _held(entity)
     declared = table_schema(entity, blobs="stored")
     # Columns are found by name; a table made by another release may have them in another order.
     if {f.name: _plain_type(f.type) for f in handle.schema} != {f.name: f.type for f in declared}:

@@ -18,7 +18,7 @@ from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.translate import translated
-from omnigraph.errors import GraphError
+from omnigraph.errors import GraphError, StorageError
 from omnigraph.graph import Graph, connect, create
 from omnigraph.ids import CommitId, TableKey, new_ulid, now_micros
 
@@ -82,6 +82,30 @@ def test_every_table_is_read_once(graph: Graph, monkeypatch: pytest.MonkeyPatch)
     assert connect(graph.uri, read_only=True).maintenance.verify().problems == []
     tables = [layout.table_path(key) for key in graph.context.catalog.tables]
     assert {path: read[path] for path in tables} == dict.fromkeys(tables, 1)
+
+
+@pytest.mark.parametrize("unreadable", ["scan_batches", "dst"])
+def test_what_cannot_be_read_of_a_table_hides_nothing_else_that_is_wrong_with_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, unreadable: str
+) -> None:
+    graph.load([{"edge": "Knows", "from": "p1", "to": "p2"}])
+    _rewrite(graph, "edge:Knows", "id", ["same", "same"])
+    _rewrite(graph, "edge:Knows", "dst", ["nobody", "p2"])
+    scan, path = TableHandle.scan, layout.table_path("edge:Knows")
+
+    def broken(way: Callable[..., Any]) -> Callable[..., Any]:
+        def run(handle: TableHandle, *given: Any, **options: Any) -> Any:
+            if handle.path == path and (way is not scan or (unreadable == "dst" and "dst" in given[0])):
+                raise StorageError("a page of it is damaged")
+            return way(handle, *given, **options)
+
+        return run
+
+    for name in ("scan", "scan_batches"):
+        monkeypatch.setattr(TableHandle, name, broken(getattr(TableHandle, name)))
+    subject = {"main/edge:Knows"}
+    ends = {"dangling-edge": subject} if unreadable == "scan_batches" else {}
+    assert _codes(graph) == {"rows": subject, "duplicate-id": subject, **ends}
 
 
 def test_a_byte_that_changed_in_a_key_is_found_by_the_id(graph: Graph) -> None:
