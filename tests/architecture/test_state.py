@@ -46,6 +46,7 @@ def test_nothing_is_kept_under_the_id_of_an_object() -> None:
 LOW_LAYERS = ("storage", "values", "manifest", "schema", "coordination", "recovery", "commit", "rules")
 STARTS_THREADS = {
     "engine.storage.adopting": "copies the files it was told to copy, and waits for them",
+    "engine.commit.ahead": "does what its caller gives it, and the caller waits for it",
     "engine.coordination.lease": "renews the leases that this process holds",
 }
 

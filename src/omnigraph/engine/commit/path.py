@@ -16,15 +16,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from omnigraph import failpoints
+from omnigraph.engine.commit.ahead import Ahead
 from omnigraph.engine.commit.fence import BranchFence, check_staged_files
 from omnigraph.engine.commit.forks import fork, secure_forks
 from omnigraph.engine.commit.guard import guard
-from omnigraph.engine.commit.request import Applied, CommitRequest, TableCommit, changes_of, intent_of
+from omnigraph.engine.commit.request import (
+    Applied,
+    CommitRequest,
+    TableCommit,
+    changes_of,
+    foreseen_changes,
+    intent_of,
+)
 from omnigraph.engine.commit.stale import StaleWrite
 from omnigraph.engine.coordination.branch_lock import refuse_while_branch_changes
 from omnigraph.engine.coordination.intent import Intent
 from omnigraph.engine.coordination.schema_lock import refuse_while_locked
 from omnigraph.engine.manifest.delta import Lineage
+from omnigraph.engine.manifest.publish import Prepared, unprepared
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext, roll_back, was_published
 from omnigraph.engine.recovery.decide import RecoveryKind
@@ -119,8 +128,8 @@ class _Path:
     def publish_alone(self) -> Committed:
         """Make visible what needs no effect: one publish, which a crash leaves done or not begun."""
         self.secured = True
-        commit_id = CommitId(new_ulid())
-        return Committed(self._swap(commit_id, None, {}, self._fence.check_same), commit_id, {})
+        lineage = self._lineage(CommitId(new_ulid()))
+        return Committed(self._swap(lineage, None, {}, self._fence.check_same, unprepared), lineage.commit_id, {})
 
     def _walk(self, planned: Intent) -> tuple[Committed, Callable[[Snapshot], None]]:
         if planned.commit_id is None:
@@ -133,13 +142,29 @@ class _Path:
                 refuse_while_locked(intents, "writing")
             refuse_while_branch_changes(intents, intent.branch)
             self._secure(intent)
+            lineage = self._lineage(planned.commit_id)
+            prepared = self._prepare(intent, lineage)
         except BaseException:
             intents.disarm(intent.operation_id)
             raise
-        applied = self._apply(intent)
-        snapshot, settle = self._publish(intent, planned.commit_id, applied)
+        try:
+            applied = self._apply(intent)
+            snapshot, settle = self._publish(intent, lineage, applied, prepared)
+        finally:
+            prepared()  # Nobody goes on writing when the caller has heard how it ended.
         intents.disarm(intent.operation_id)
         return Committed(snapshot, planned.commit_id, applied), settle
+
+    def _lineage(self, commit_id: CommitId) -> Lineage:
+        request = self._request
+        return Lineage(commit_id, request.actor, now_micros(), request.merged_parent, dict(request.properties))
+
+    def _prepare(self, intent: Intent, lineage: Lineage) -> Callable[[], Prepared | None]:
+        """Begin to write the manifest that will show this write, where it is known what that will say."""
+        changes = foreseen_changes(self._request, intent)
+        if changes is None:
+            return unprepared
+        return Ahead(lambda: self._context.manifest.prepare(self._request.branch, changes, lineage)).result
 
     def _secure(self, intent: Intent) -> None:
         """Make sure that what this write rests on is still there, now that the intent keeps others from taking it.
@@ -208,7 +233,7 @@ class _Path:
         if not done:
             raise InternalError(f"the change of '{table.table_key}' was not staged")
         stop(self._kind.stops.after_table)
-        return Applied(head, tuple(done), intent.table_facts(head.branch))
+        return Applied(head, tuple(done))
 
     def _make_ready(self, intent: Intent, applied: Mapping[TableKey, Applied]) -> None:
         """What has to be stored when every table is there and before the publish, so that others may finish it."""
@@ -233,12 +258,16 @@ class _Path:
     # --- visibility ------------------------------------------------------------------------------------------------
 
     def _publish(
-        self, intent: Intent, commit_id: CommitId, applied: Mapping[TableKey, Applied]
+        self,
+        intent: Intent,
+        lineage: Lineage,
+        applied: Mapping[TableKey, Applied],
+        prepared: Callable[[], Prepared | None],
     ) -> tuple[Snapshot, Callable[[Snapshot], None]]:
         settle = self._request.listener(applied)
         try:
             stop(self._kind.stops.before_publish)
-            snapshot = self._swap(commit_id, intent, applied, lambda: self._fence.check_owned(intent))
+            snapshot = self._swap(lineage, intent, applied, lambda: self._fence.check_owned(intent), prepared)
             stop(self._kind.stops.after_publish)
             if self._request.schema is not None:
                 promote(self._context.store.objects)
@@ -261,15 +290,16 @@ class _Path:
 
     def _swap(
         self,
-        commit_id: CommitId,
+        lineage: Lineage,
         intent: Intent | None,
         applied: Mapping[TableKey, Applied],
         fence: Callable[[], None],
+        prepared: Callable[[], Prepared | None],
     ) -> Snapshot:
         """Publish; losing races against unrelated writers is no reason to undo finished work."""
         request = self._request
-        lineage = Lineage(commit_id, request.actor, now_micros(), request.merged_parent, dict(request.properties))
-        changes, expected = changes_of(request, applied), request.expected
+        reached = {key: each.reached for key, each in applied.items()}
+        changes, expected = changes_of(request, intent, reached), request.expected
         limit = time.monotonic() + PUBLISH_WAIT_SECONDS
         while True:
             try:
@@ -281,6 +311,7 @@ class _Path:
                     expected_head=request.requires.head,
                     operation_id=None if intent is None else intent.operation_id,
                     fence=fence,
+                    prepared=prepared,
                 )
             except PublishContentionError:
                 if time.monotonic() > limit:

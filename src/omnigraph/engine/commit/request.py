@@ -72,6 +72,13 @@ class TableCommit:
         """What was staged before the write is armed."""
         return tuple(step for step in self.steps if isinstance(step, StagedWrite))
 
+    @property
+    def foreseen(self) -> Reached | None:
+        """Where the table will be after its commits; None when that is not known before they are staged."""
+        if self.base is None or len(self.staged) != len(self.steps):
+            return None
+        return Reached(self.base.version + len(self.steps), self.base.branch, _row_delta(self.staged))
+
 
 @dataclass(frozen=True)
 class TablePointer:
@@ -108,12 +115,29 @@ class SchemaExchange:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """Where a table is after its commits: the version, the branch that has it, and how many rows were won."""
+
+    version: int
+    branch: str | None
+    row_delta: int
+
+
+@dataclass(frozen=True)
 class Applied:
-    """What one table has become: the version it has reached, what was committed, and what is published of that."""
+    """What one table has become: the version it has reached, and what was committed."""
 
     head: TableHandle
     staged: tuple[StagedWrite, ...]
-    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> Reached:
+        """Where the table is now."""
+        return Reached(self.head.version, self.head.branch, _row_delta(self.staged))
+
+
+def _row_delta(staged: tuple[StagedWrite, ...]) -> int:
+    return sum(each.row_delta for each in staged)
 
 
 Listener: TypeAlias = Callable[[Mapping[TableKey, Applied]], Callable[[Snapshot], None]]
@@ -242,17 +266,27 @@ def intent_of(request: CommitRequest) -> Intent:
     )
 
 
-def changes_of(request: CommitRequest, applied: Mapping[TableKey, Applied]) -> list[Change]:
+def foreseen_changes(request: CommitRequest, intent: Intent) -> list[Change] | None:
+    """What the publish will say if every commit lands where it is staged; None when that cannot be known yet."""
+    if request.schema is not None or request.creates:
+        return None
+    places = {table.table_key: table.foreseen for table in request.tables}
+    reached = {key: place for key, place in places.items() if place is not None}
+    return changes_of(request, intent, reached) if len(reached) == len(places) else None
+
+
+def changes_of(request: CommitRequest, intent: Intent | None, reached: Mapping[TableKey, Reached]) -> list[Change]:
     """What the publish says, once every table is where it was to go."""
     changes: list[Change] = [RegisterTable(r.table_key, r.table_path, r.incarnation) for r in request.registrations]
     changes.extend(UpdateTable(new.table_key, 1, None, 0) for new in request.creates)
     for table in request.ordered:
-        done = applied[table.table_key]
+        place = reached[table.table_key]
         if table.becomes is not None:
-            rows = table.entry.row_count + sum(staged.row_delta for staged in done.staged)
-            changes.append(UpdateTable(table.becomes, done.head.version, done.head.branch, rows, done.facts))
+            facts = {} if intent is None else intent.table_facts(place.branch)
+            rows = table.entry.row_count + place.row_delta
+            changes.append(UpdateTable(table.becomes, place.version, place.branch, rows, facts))
         if table.becomes != table.table_key:
-            changes.append(TombstoneTable(table.table_key, done.head.version))
+            changes.append(TombstoneTable(table.table_key, place.version))
     for pointer in sorted(request.pointers, key=lambda each: each.entry.table_key):
         changes.append(
             UpdateTable(pointer.entry.table_key, pointer.version, pointer.branch, pointer.row_count, pointer.metadata)

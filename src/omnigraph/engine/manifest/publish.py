@@ -24,7 +24,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.manifest.state import ManifestState, apply_changes, decode, without_commits
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
-from omnigraph.engine.storage.staged import stage_overwrite
+from omnigraph.engine.storage.staged import StagedWrite, stage_overwrite
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.transactions import OPERATION_ID
 from omnigraph.engine.storage.translate import is_missing
@@ -77,6 +77,25 @@ class _Seen:
     def state(self) -> ManifestState:
         """What the manifest says."""
         return self.snapshot.state
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A publish that lacks only its swap: the state it was made on, what it says, and the next state, staged."""
+
+    base: TableHandle
+    changes: Sequence[Change]
+    lineage: Lineage
+    after: ManifestState
+    staged: StagedWrite
+
+    def fits(self, base: TableHandle, changes: Sequence[Change], lineage: Lineage) -> bool:
+        """Whether this is the publish that is to be made, and nobody has published since."""
+        return self.base is base and self.changes == changes and self.lineage is lineage
+
+
+def unprepared() -> None:
+    """For publishes that nobody has prepared."""
 
 
 class Manifest:
@@ -285,17 +304,20 @@ class Manifest:
         expected_head: CommitId | None = None,
         operation_id: str | None = None,
         fence: Callable[[], None] | None = None,
+        prepared: Callable[[], Prepared | None] = unprepared,
     ) -> Snapshot:
         """Make changes visible as one commit, if every expectation holds at that moment.
 
         `expected` names table versions the caller saw, of tables it wrote and of tables it only read. `fence` is asked
-        before every try, and what it raises ends the publish.
+        before every try, and what it raises ends the publish. `prepared` may give what `prepare` has made; it is used
+        if it is this very publish on the newest state, and otherwise made anew.
 
         Raises:
             ExpectedVersionMismatchError: a table is at another version; nothing was published.
             ReadSetChangedError: the head is not `expected_head`; nothing was published.
             PublishContentionError: other publishers won every race of the budget; nothing was published.
         """
+        ready = prepared()  # Waited for before the newest state is looked at, which would not become newer meanwhile.
         for attempt in range(RETRY_BUDGET + 1):
             failpoints.maybe_fail(failpoints.PUBLISH_LOAD_CONTENTION)
             seen = self._newest(branch)
@@ -307,17 +329,16 @@ class Manifest:
                 return self.snapshot(branch, version=landed.manifest_version)
             check_expectations(seen.state, expected or {}, expected_head)
             failpoints.maybe_fail(failpoints.PUBLISH_AFTER_PRECHECK)
-            after = apply_changes(
-                self._make_room(seen.state), changes, _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
-            )
+            if ready is None or not ready.fits(seen.handle, changes, lineage):
+                ready = self._prepared(seen, branch, changes, lineage)
             if fence is not None:
                 fence()
             try:
-                committed = self._swap(seen, after, operation_id)
+                committed = self._swap(seen, ready, operation_id)
             except ConflictError:
                 logger.debug("publish on %s lost race %d of %d", branch, attempt + 1, RETRY_BUDGET + 1)
                 continue
-            published = Snapshot(after, self.store)
+            published = Snapshot(ready.after, self.store)
             self._remember(branch, _Seen(committed, published, time.monotonic(), seen.mark))
             if branch == MAIN and self.store.is_local:
                 self.store.anchor(layout.MANIFEST, committed.version)
@@ -326,17 +347,33 @@ class Manifest:
             f"other writers kept publishing on branch '{branch}' ({RETRY_BUDGET + 1} attempts) — retry"
         )
 
-    def _swap(self, seen: _Seen, after: ManifestState, operation_id: str | None) -> TableHandle:
+    def prepare(self, branch: str, changes: Sequence[Change], lineage: Lineage) -> Prepared | None:
+        """Stage a publish before it is time for it; None when the branch has to be brought to today's format first.
+
+        Nothing of it is visible, and whoever does not use it leaves a file that `cleanup` takes away.
+        """
+        seen = self._newest(branch)
+        if not seen.is_current or seen.handle.removal_settings:
+            return None
+        return self._prepared(seen, branch, changes, lineage)
+
+    def _prepared(self, seen: _Seen, branch: str, changes: Sequence[Change], lineage: Lineage) -> Prepared:
+        """The next state, staged on the one that was seen."""
+        commit = _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
+        after = apply_changes(self._make_room(seen.state), changes, commit)
+        rows = records.to_table(after.rows())
+        staged = stage_overwrite(seen.handle, rows, read_soon=False, rows_removed=seen.state.row_count)
+        return Prepared(seen.handle, changes, lineage, after, self.store.sync_staged(seen.handle, staged))
+
+    def _swap(self, seen: _Seen, ready: Prepared, operation_id: str | None) -> TableHandle:
         """Replace the manifest by its next state, unless anybody else did so first."""
         if time.monotonic() - seen.at >= PROBE_SECONDS:
             # This process stood still; meanwhile the next number may have been used and removed again.
             raise ConflictError("the state to publish on is too old to be sure of")
-        rows = records.to_table(after.rows())
-        staged = stage_overwrite(seen.handle, rows, read_soon=False, rows_removed=seen.state.row_count)
         properties = {OPERATION_ID: operation_id} if operation_id is not None else {}
-        committed = self.store.commit(seen.handle, staged, properties)
-        if committed.version != after.version:
-            raise InternalError(f"the publish became version {committed.version}, not {after.version}")
+        committed = self.store.commit(seen.handle, ready.staged, properties)
+        if committed.version != ready.after.version:
+            raise InternalError(f"the publish became version {committed.version}, not {ready.after.version}")
         return committed
 
     def _make_room(self, state: ManifestState) -> ManifestState:

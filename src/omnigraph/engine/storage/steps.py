@@ -40,6 +40,11 @@ def observe(observer: StepObserver | None) -> StepObserver | None:
     return previous
 
 
+def are_observed() -> bool:
+    """Whether somebody counts the operations of this process, and wants each in its place."""
+    return _observer is not None
+
+
 class _Free:
     """A context manager that does nothing, shared so that an unobserved step allocates nothing."""
 
