@@ -7,9 +7,10 @@ would wait in the queue, and then leads all of them. The second half comes while
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from omnigraph.engine.manifest.records import CommitWrite
 from omnigraph.engine.write.context import GraphContext

@@ -10,8 +10,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from omnigraph.boundary import leaving, verb
 from omnigraph.choices import ToldValues

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, overload
+
+from msgspec.structs import replace
 
 from omnigraph.boundary import anything, data, heard, instance, leaving, optional, text, verb
 from omnigraph.catalog.model import Catalog
@@ -285,7 +287,7 @@ class Graph(Libraries):
                     errors_to=errors_to,
                     message=message,
                 )
-        return replace(result, reason=choice.reason)
+        return dataclasses.replace(result, reason=choice.reason)
 
     @verb(name=optional(text), options=optional(instance(ReadOptions)))
     def query(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
+
+from msgspec import Struct
 
 CELL_WIDTH = 48
 ROWS_MAX = 50
 """The rows of a long listing that are shown; the others are counted."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """A caption, columns and rows; whole numbers stand at the right of their column, `more` below the last row."""
 
     caption: str

@@ -10,11 +10,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.server.serving import ADD, PEOPLE, InProcess, lose_the_answers, wait_for
 from tests.server.test_repeating import Held, keyed
 

@@ -7,10 +7,10 @@ one place here. Everything wrong is a `ParseError` that points at the annotation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import CheckRule, Embedding, Property, RangeRule
 from omnigraph.catalog.types import Scalar
@@ -26,8 +26,7 @@ USER_PREFIX = "x_"
 """Annotations whose names begin so belong to users; they are kept and mean nothing here."""
 
 
-@dataclass
-class Rules:
+class Rules(Struct):
     """Constraints of one type while they are collected."""
 
     key: tuple[str, ...] = ()
@@ -37,8 +36,7 @@ class Rules:
     checks: list[CheckRule] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The declaration whose rules are checked: what it is, its name and its resolved properties."""
 
     kind: str

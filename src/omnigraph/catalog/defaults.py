@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from omnigraph.catalog.model import Catalog, CheckRule, Default, EntityType, Property, RangeRule
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar

@@ -6,8 +6,9 @@ they only make some of them faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.types import Scalar
@@ -21,8 +22,7 @@ class IndexKind(StrEnum):
     VECTOR = "IVF_FLAT"
 
 
-@dataclass(frozen=True)
-class IndexSpec:
+class IndexSpec(Struct, frozen=True):
     """One index of one column."""
 
     column: str

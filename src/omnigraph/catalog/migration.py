@@ -7,8 +7,10 @@ reports every problem at once; a plan with such a step is not applied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.catalog.constraints import ANNOTATIONS, COLUMN_CONSTRAINTS
 from omnigraph.catalog.identity import constraints_json
@@ -78,8 +80,7 @@ def plan_migration(accepted: Catalog, desired: Catalog, *, allow_data_loss: bool
 # --- types -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Types:
+class _Types(Struct, dict=True):
     """All node types or all edge types of both schemas."""
 
     kind: str
@@ -162,8 +163,7 @@ def _interface_property_steps(before: InterfaceType, after: InterfaceType, mode:
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Properties:
+class _Properties(Struct, dict=True):
     """The properties of one type in both schemas."""
 
     kind: str

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.types import PropertyType
 from omnigraph.ids import TableKey, edge_key, node_key
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(Struct, frozen=True):
     """A stored annotation: its name, its one positional value as text, and its keywords."""
 
     name: str
@@ -25,16 +25,14 @@ class Annotation:
     kwargs: tuple[tuple[str, str | int | float | bool], ...] = ()
 
 
-@dataclass(frozen=True)
-class Embedding:
+class Embedding(Struct, frozen=True):
     """`@embed` on a vector: which property's text it stands for, and the model that produced the stored vectors."""
 
     source: str
     model: str | None = None
 
 
-@dataclass(frozen=True)
-class Default:
+class Default(Struct, frozen=True):
     """`@default`: the text of the value, and the value itself; a value of None stands for the moment of the write."""
 
     text: str
@@ -50,8 +48,7 @@ class Default:
         return now if self.value is None else self.value
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(Struct, frozen=True):
     """One user column; `id`, `src` and `dst` are not properties."""
 
     name: str
@@ -61,8 +58,7 @@ class Property:
     default: Default | None = None
 
 
-@dataclass(frozen=True)
-class RangeRule:
+class RangeRule(Struct, frozen=True):
     """`@range`: inclusive numeric bounds, either of which may be open."""
 
     property: str
@@ -70,16 +66,14 @@ class RangeRule:
     high: float | None
 
 
-@dataclass(frozen=True)
-class CheckRule:
+class CheckRule(Struct, frozen=True):
     """`@check`: every non-null value contains a match of the pattern (RE2 syntax, unanchored)."""
 
     property: str
     pattern: str
 
 
-@dataclass(frozen=True)
-class Cardinality:
+class Cardinality(Struct, frozen=True):
     """`@card`: how many edges of the type may leave one source; `high` of None has no limit."""
 
     low: int = 0
@@ -91,8 +85,7 @@ class Cardinality:
         return self.low == 0 and self.high is None
 
 
-@dataclass(frozen=True)
-class EntityType:
+class EntityType(Struct, frozen=True, dict=True):
     """What node and edge types share. `properties` is in ascending name order, the order of the table's columns."""
 
     name: str
@@ -104,12 +97,16 @@ class EntityType:
     annotations: tuple[Annotation, ...] = ()
     key: tuple[str, ...] = ()
     """The columns that ids are made of; empty where ids mean nothing."""
-    declared: tuple[str, ...] = field(default=(), compare=False)
+    declared: tuple[str, ...] = ()
     """The names of the properties as the schema lists them, those of interfaces behind its own; for whoever shows all.
 
     Two schemas that differ in nothing else are the same."""
     partial: bool = False
     """True where a record may leave out whatever it likes, and what it leaves out stays as it is; see `partial`."""
+
+    def __eq__(self, other: object) -> bool:
+        compared = (name for name in self.__struct_fields__ if name != "declared")
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in compared)
 
     @property
     def table_key(self) -> TableKey:
@@ -117,8 +114,7 @@ class EntityType:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class NodeType(EntityType):
+class NodeType(EntityType, frozen=True):
     """A node type. `key` lists the `@key` columns in ascending name order as of creation; empty means keyless."""
 
     interfaces: tuple[str, ...] = ()
@@ -129,8 +125,7 @@ class NodeType(EntityType):
         return node_key(self.name)
 
 
-@dataclass(frozen=True)
-class EdgeType(EntityType):
+class EdgeType(EntityType, frozen=True):
     """An edge type from one node type to one node type. Unique groups may name `src` and `dst`.
 
     A `key` begins with `src` and `dst`; properties follow in ascending name order as of creation.
@@ -146,16 +141,14 @@ class EdgeType(EntityType):
         return edge_key(self.name)
 
 
-@dataclass(frozen=True)
-class InterfaceType:
+class InterfaceType(Struct, frozen=True):
     """A named set of properties; it has no table and cannot be queried."""
 
     name: str
     properties: Mapping[str, Property]
 
 
-@dataclass(frozen=True)
-class Catalog:
+class Catalog(Struct, frozen=True, dict=True):
     """All types of one schema, with the hash that identifies its meaning."""
 
     nodes: Mapping[str, NodeType]

@@ -7,8 +7,9 @@ entity, once the rest of it is known.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from omnigraph.catalog.model import Catalog, EntityType
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from omnigraph.catalog import constraints
 from omnigraph.catalog.constraints import (

@@ -7,8 +7,11 @@ stands for something that cannot be done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from omnigraph.catalog.identity import annotation_json, type_json
 from omnigraph.catalog.model import Annotation, Cardinality
@@ -20,8 +23,7 @@ ROWS_SHOWN_MAX = 20
 """How many of the rows that stand in the way of a step a plan names."""
 
 
-@dataclass(frozen=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """`@unique`, `@index`, `@range`, `@check` or `@key` as a value that can be compared and sorted."""
 
     name: str
@@ -52,16 +54,14 @@ class Constraint:
         return f"@{self.name.lower()}({', '.join(self.columns)})"
 
 
-@dataclass(frozen=True)
-class BrokenRow:
+class BrokenRow(Struct, frozen=True):
     """A row that stands in the way of a step: the id of its entity, and what is wrong with it."""
 
     id: str
     problem: str
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """One step; its JSON form is its fields in order, after its kind."""
 
     kind: ClassVar[str]
@@ -70,21 +70,19 @@ class _Step:
 
     def to_json(self) -> dict[str, Any]:
         """The step as the surfaces show it."""
-        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        parts = asdict(self)
         said = {name: value for name, value in parts.items() if value or name not in self.unsaid}
         return {"kind": self.kind, **{_SPELLING.get(name, name): _value_json(value) for name, value in said.items()}}
 
 
-@dataclass(frozen=True)
-class _OfType(_Step):
+class _OfType(_Step, frozen=True):
     """A step that concerns a type, which keeps its name."""
 
     type_kind: str
     type_name: str
 
 
-@dataclass(frozen=True)
-class _OfProperty(_OfType):
+class _OfProperty(_OfType, frozen=True):
     """A step that concerns one property, which keeps its name."""
 
     property_name: str
@@ -107,8 +105,7 @@ def _value_json(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class AddType(_Step):
+class AddType(_Step, frozen=True):
     """A new type; nodes and edges get an empty table."""
 
     kind = "add_type"
@@ -116,8 +113,7 @@ class AddType(_Step):
     name: str
 
 
-@dataclass(frozen=True)
-class RenameType(_Step):
+class RenameType(_Step, frozen=True):
     """A type under a new name; rows and ids stay."""
 
     kind = "rename_type"
@@ -126,8 +122,7 @@ class RenameType(_Step):
     to_name: str
 
 
-@dataclass(frozen=True)
-class AddProperty(_OfProperty):
+class AddProperty(_OfProperty, frozen=True):
     """A new property. Existing rows read null, or where it is required the default, which they are given."""
 
     kind = "add_property"
@@ -141,8 +136,7 @@ class AddProperty(_OfProperty):
         return not self.property_type.nullable
 
 
-@dataclass(frozen=True)
-class RenameProperty(_OfType):
+class RenameProperty(_OfType, frozen=True):
     """A property under a new name; values and constraints follow."""
 
     kind = "rename_property"
@@ -150,23 +144,20 @@ class RenameProperty(_OfType):
     to_name: str
 
 
-@dataclass(frozen=True)
-class WidenProperty(_OfProperty):
+class WidenProperty(_OfProperty, frozen=True):
     """A number of a wider type; every value stays what it is."""
 
     kind = "widen_property"
     property_type: PropertyType
 
 
-@dataclass(frozen=True)
-class MakeNullable(_OfProperty):
+class MakeNullable(_OfProperty, frozen=True):
     """A property that may be null from now on."""
 
     kind = "make_nullable"
 
 
-@dataclass(frozen=True)
-class MakeRequired(_OfProperty):
+class MakeRequired(_OfProperty, frozen=True):
     """A property that may no longer be null; `rows` that are null are given the default."""
 
     kind = "make_required"
@@ -175,32 +166,28 @@ class MakeRequired(_OfProperty):
     rows: int = 0
 
 
-@dataclass(frozen=True)
-class SetDefault(_OfProperty):
+class SetDefault(_OfProperty, frozen=True):
     """Another default, or none (null), for what is written from now on; no row changes."""
 
     kind = "set_default"
     default: str | None
 
 
-@dataclass(frozen=True)
-class AddConstraint(_OfType):
+class AddConstraint(_OfType, frozen=True):
     """A rule that existing rows have to keep already; of an index nothing is built yet."""
 
     kind = "add_constraint"
     constraint: Constraint
 
 
-@dataclass(frozen=True)
-class DropConstraint(_OfType):
+class DropConstraint(_OfType, frozen=True):
     """A rule that no longer holds."""
 
     kind = "drop_constraint"
     constraint: Constraint
 
 
-@dataclass(frozen=True)
-class ChangeCardinality(_OfType):
+class ChangeCardinality(_OfType, frozen=True):
     """Another `@card`; existing edges have to keep a narrower one already."""
 
     kind = "change_cardinality"
@@ -208,8 +195,7 @@ class ChangeCardinality(_OfType):
     to_name: Cardinality
 
 
-@dataclass(frozen=True)
-class UpdateTypeMetadata(_Step):
+class UpdateTypeMetadata(_Step, frozen=True):
     """The descriptions and instructions of a type, all of them as they are now to be."""
 
     kind = "update_type_metadata"
@@ -218,16 +204,14 @@ class UpdateTypeMetadata(_Step):
     annotations: tuple[Annotation, ...]
 
 
-@dataclass(frozen=True)
-class UpdatePropertyMetadata(_OfProperty):
+class UpdatePropertyMetadata(_OfProperty, frozen=True):
     """The description of a property as it is now to be."""
 
     kind = "update_property_metadata"
     annotations: tuple[Annotation, ...]
 
 
-@dataclass(frozen=True)
-class DropType(_Step):
+class DropType(_Step, frozen=True):
     """A type leaves the schema with its `rows`; `hard` also removes the older versions of its table."""
 
     kind = "drop_type"
@@ -238,8 +222,7 @@ class DropType(_Step):
     rows: int = 0
 
 
-@dataclass(frozen=True)
-class DropProperty(_OfProperty):
+class DropProperty(_OfProperty, frozen=True):
     """A property leaves the schema, and `rows` lose a value; `hard` also removes the older versions of its table."""
 
     kind = "drop_property"
@@ -248,24 +231,21 @@ class DropProperty(_OfProperty):
     rows: int = 0
 
 
-@dataclass(frozen=True)
-class ExtendEnum(_OfProperty):
+class ExtendEnum(_OfProperty, frozen=True):
     """More values for an enum; no row changes."""
 
     kind = "extend_enum"
     added_values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SetEnum(_OfProperty):
+class SetEnum(_OfProperty, frozen=True):
     """Other values for an enum, or from text to enum and back (null); existing rows have to be among them already."""
 
     kind = "set_enum"
     enum_values: tuple[str, ...] | None
 
 
-@dataclass(frozen=True)
-class UnsupportedChange(_Step):
+class UnsupportedChange(_Step, frozen=True):
     """What stands in the way, with a stable code where one exists.
 
     Where it is rows, `row_count` says how many there are and `rows` which, the first of them.

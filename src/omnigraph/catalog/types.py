@@ -6,8 +6,9 @@ Arrow or JSON; those translations live next to it in `arrow` and `values`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Scalar(StrEnum):
@@ -41,8 +42,7 @@ INTEGER_RANGES: dict[Scalar, tuple[int, int]] = {
 }
 
 
-@dataclass(frozen=True)
-class PropertyType:
+class PropertyType(Struct, frozen=True):
     """A scalar with its modifiers.
 
     `enum_values` is sorted and only set on `String`; `dimension` is only set on `Vector`; `is_list` never combines

@@ -8,8 +8,9 @@ them it takes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 GLOBAL_VALUES = ("--store", "--server", "--graph", "--profile", "--as")
 """Global flags that take a value."""
@@ -28,8 +29,7 @@ DEPRECATED_VERBS: dict[tuple[str, ...], tuple[str, ...]] = {
 """Older spellings and what they mean today; each costs one warning line."""
 
 
-@dataclass(frozen=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """The words to parse, and the warnings that settling them gave rise to."""
 
     words: tuple[str, ...]

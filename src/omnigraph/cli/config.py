@@ -8,9 +8,10 @@ release must work with an older one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from omnigraph.errors import InputError
 
@@ -21,8 +22,7 @@ _SECTIONS = ("operator", "servers", "clusters", "defaults", "profiles", "aliases
 _DEFAULTS = ("output", "table_max_column_width", "table_cell_layout", "server", "store", "default_graph")
 
 
-@dataclass(frozen=True)
-class Defaults:
+class Defaults(Struct, frozen=True):
     """What a command assumes when its line does not say."""
 
     output: str = "table"
@@ -33,8 +33,7 @@ class Defaults:
     default_graph: str | None = None
 
 
-@dataclass(frozen=True)
-class OperatorConfig:
+class OperatorConfig(Struct, frozen=True):
     """The checked configuration; `warnings` lists the keys that were ignored.
 
     Profiles, servers and aliases stay as they were written and are checked when one is used, so that a broken one
@@ -110,7 +109,7 @@ def _defaults(values: Mapping[str, Any], origin: str) -> Defaults:
             f"the configuration '{origin}' sets defaults.default_graph beside defaults.store, which is one graph"
             " already"
         )
-    width = values.get("table_max_column_width", Defaults.table_max_column_width)
+    width = values.get("table_max_column_width", Defaults().table_max_column_width)
     if not isinstance(width, int) or isinstance(width, bool) or width < 1:
         raise InputError(f"the configuration '{origin}' needs a positive number as defaults.table_max_column_width")
     return Defaults(

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The limits of a table cell."""
 
     max_width: int = 80
     wrap: bool = False
 
 
-@dataclass(frozen=True)
-class ReadView:
+class ReadView(Struct, frozen=True):
     """A result as the formats need it: what was asked, of which state, and the rows that came back."""
 
     query_name: str

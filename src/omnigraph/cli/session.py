@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
+from msgspec.structs import replace
 
 from omnigraph.boundary import extras
 from omnigraph.choices import Durability

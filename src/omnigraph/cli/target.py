@@ -8,7 +8,8 @@ graph is reached through a server or directly follows from that and from nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.cli.config import OperatorConfig
 from omnigraph.errors import InputError
@@ -21,8 +22,7 @@ SERVER_ADDRESS = ("http://", "https://")
 BINDINGS = ("server", "cluster", "store")
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What is addressed, before it is looked up: a `server` by name or URL, a `store` or a `cluster`."""
 
     kind: str
@@ -31,8 +31,7 @@ class Scope:
     origin: str = "the command line"
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """One store as the user named it, or the address of a server and the graph there."""
 
     uri: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NoReturn
 
 import httpx
+from msgspec.structs import replace
 
 from omnigraph.client.transport import Call, Transport
 from omnigraph.errors import ExecutionError, InputError

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import Any
+
+from msgspec.structs import replace
 
 from omnigraph.boundary import data, heard, instance, leaving, optional, text, verb
 from omnigraph.catalog.model import Catalog

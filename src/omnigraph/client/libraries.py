@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from omnigraph.boundary import optional, query_or_nodes, text, text_or_path, verb
 from omnigraph.catalog.model import Catalog

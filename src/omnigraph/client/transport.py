@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+from msgspec import Struct, field
 
 from omnigraph.errors import GraphError, InputError, OutcomeUnknownError, RecoveryRequiredError, UnavailableError
 from omnigraph.ids import new_ulid
@@ -36,8 +36,7 @@ DEFAULT_GRAPH = "default"
 _REPEATED = (429, 502, 503, 504)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request. `content` makes the body anew for each attempt; `once` says that it cannot.
 
     `blob` says that the answer is bytes, or the place where they are.

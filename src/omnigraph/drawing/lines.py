@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from omnigraph.drawing.layout import Floats
 from omnigraph.drawing.svg import element, label, tint, told, width_of
@@ -18,8 +18,7 @@ TRIED = (0.5, 0.4, 0.6, 0.3, 0.7)
 """Where along its line a label may stand."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line from one box to another, or back to itself."""
 
     source: int

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType, NodeType
 from omnigraph.engine.operations.texts import read_query
@@ -36,8 +36,7 @@ Ids = dict[str, dict[str, None]]
 """Ids by type, each once, in the order they came in."""
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """Where a drawing begins: at what a query finds, at some nodes, or anywhere."""
 
     query: str | None = None
@@ -61,8 +60,7 @@ class Beginning:
         return cls(None if query is None else read_query(query), params, name, nodes)
 
 
-@dataclass(frozen=True)
-class DrawnNode:
+class DrawnNode(Struct, frozen=True):
     """One node of a drawing."""
 
     type_name: str
@@ -72,8 +70,7 @@ class DrawnNode:
     is_start: bool
 
 
-@dataclass(frozen=True)
-class DrawnEdge:
+class DrawnEdge(Struct, frozen=True):
     """All edges of one type from one node to another; `properties` are those of a single one."""
 
     type_name: str
@@ -83,8 +80,7 @@ class DrawnEdge:
     properties: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Neighbourhood:
+class Neighbourhood(Struct, frozen=True):
     """What is drawn, and in words what is not."""
 
     nodes: tuple[DrawnNode, ...]
@@ -120,8 +116,7 @@ def neighbourhood(
     return Neighbourhood(nodes, drawn, tuple(search.left_out()))
 
 
-@dataclass
-class _Search:
+class _Search(Struct):
     """What was chosen so far, and what there was no room for."""
 
     catalog: Catalog

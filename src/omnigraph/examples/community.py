@@ -7,7 +7,6 @@ takes a moment; popularity is skewed, as it is among people, so that the queries
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.engine.embedding import make_embedder
 
@@ -51,8 +51,7 @@ ROLES = _words("author owner reviewer")
 MEANING_DIMENSION = 256
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Struct, frozen=True):
     """How many of each; the defaults make 100,000 nodes and 500,000 edges."""
 
     people: int = 70_000

@@ -6,102 +6,89 @@ language that choose between a few words (operators, functions) are kept as thos
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-
 from omnigraph.language.schema_ast import TypeSyntax
-from omnigraph.language.source import NOWHERE, Source, Span
+from omnigraph.language.source import NOWHERE, Source, Span, Syntax
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Syntax, frozen=True):
     """`$name`: a parameter or something a match binds."""
 
     name: str
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class PropertyAccess:
+class PropertyAccess(Syntax, frozen=True):
     """`$variable.property`."""
 
     variable: str
     property: str
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Alias:
+class Alias(Syntax, frozen=True):
     """A bare name: an alias given by `as` earlier in the same return."""
 
     name: str
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Syntax, frozen=True):
     """A string, number or boolean literal."""
 
     value: str | int | float | bool
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class DateConstant:
+class DateConstant(Syntax, frozen=True):
     """`date("…")` or `datetime("…")`; the text is checked with the query, not while parsing."""
 
     function: str
     text: str
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class ListConstant:
+class ListConstant(Syntax, frozen=True):
     """`[a, b, …]`; nesting is refused by the checker."""
 
     items: tuple[LiteralSyntax, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 LiteralSyntax = Constant | DateConstant | ListConstant
 
 
-@dataclass(frozen=True)
-class AllProperties:
+class AllProperties(Syntax, frozen=True):
     """`$variable.*`: every property of a variable, in a return."""
 
     variable: str
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Syntax, frozen=True):
     """`function(distinct argument, …)`; which functions there are and what they take is the checker's business."""
 
     function: str
     arguments: tuple[ExpressionSyntax, ...] = ()
     distinct: bool = False
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Syntax, frozen=True):
     """`left operator right` with one of `+ - * / %`."""
 
     operator: str
     left: ExpressionSyntax
     right: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Minus:
+class Minus(Syntax, frozen=True):
     """`-operand`."""
 
     operand: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 ExpressionSyntax = Variable | PropertyAccess | AllProperties | Alias | LiteralSyntax | Call | Arithmetic | Minus
@@ -111,55 +98,49 @@ ValueSyntax = LiteralSyntax | Variable | Call
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Syntax, frozen=True):
     """`left operator right`; a comparison, `in`, or one of the tests of Strings and lists."""
 
     left: ExpressionSyntax
     operator: str
     right: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class NullTest:
+class NullTest(Syntax, frozen=True):
     """`operand is null`, or `is not null` when negated."""
 
     operand: ExpressionSyntax
     negated: bool = False
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(Syntax, frozen=True):
     """An expression that is a condition by itself, such as `true` or `search($v.name, "x")`."""
 
     expression: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Syntax, frozen=True):
     """`not condition`."""
 
     condition: ConditionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class And:
+class And(Syntax, frozen=True):
     """Two or more conditions that hold together."""
 
     parts: tuple[ConditionSyntax, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Or:
+class Or(Syntax, frozen=True):
     """Two or more conditions of which one holds."""
 
     parts: tuple[ConditionSyntax, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 ConditionSyntax = Comparison | NullTest | Truth | Not | And | Or
@@ -167,36 +148,32 @@ ConditionSyntax = Comparison | NullTest | Truth | Not | And | Or
 # --- match -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PropertyMatch:
+class PropertyMatch(Syntax, frozen=True):
     """`property: value` inside a binding."""
 
     property: str
     value: ValueSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Syntax, frozen=True):
     """`$v: Type { property: value, … }`."""
 
     variable: Variable
     type_name: str
     matches: tuple[PropertyMatch, ...] = ()
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Hops:
+class Hops(Syntax, frozen=True):
     """`{min,max}`; a missing maximum parses and is refused by the checker."""
 
     low: int
     high: int | None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Traversal:
+class Traversal(Syntax, frozen=True):
     """`$left $edge:name{hops} $right`, or `<name>` when undirected."""
 
     left: Variable
@@ -205,43 +182,38 @@ class Traversal:
     edge_variable: Variable | None = None
     undirected: bool = False
     hops: Hops | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Negation:
+class Negation(Syntax, frozen=True):
     """`not { clauses }`."""
 
     clauses: tuple[Clause, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Exists:
+class Exists(Syntax, frozen=True):
     """`exists { clauses }`."""
 
     clauses: tuple[Clause, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Optional:
+class Optional(Syntax, frozen=True):
     """`optional { clauses }`."""
 
     clauses: tuple[Clause, ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Either:
+class Either(Syntax, frozen=True):
     """`either { clauses } or { clauses }`."""
 
     arms: tuple[tuple[Clause, ...], ...]
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class ShortestPath:
+class ShortestPath(Syntax, frozen=True):
     """`path $variable = shortest $left name{hops} $right`, or `<name>` when undirected."""
 
     variable: Variable
@@ -250,7 +222,7 @@ class ShortestPath:
     right: Variable
     hops: Hops
     undirected: bool = False
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 BlockSyntax = Negation | Exists | Optional | Either
@@ -259,29 +231,26 @@ Clause = BlockSyntax | Binding | Traversal | ShortestPath | ConditionSyntax
 # --- return, order ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Syntax, frozen=True):
     """`expression as alias`."""
 
     expression: ExpressionSyntax
     alias: str | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Ordering:
+class Ordering(Syntax, frozen=True):
     """`expression asc|desc`; `direction` is None when none was written."""
 
     expression: ExpressionSyntax
     direction: str | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 CountSyntax = int | Variable
 
 
-@dataclass(frozen=True)
-class ReadBody:
+class ReadBody(Syntax, frozen=True):
     """`match { } return { } having { } order { } limit n offset n`."""
 
     match: tuple[Clause, ...]
@@ -296,54 +265,49 @@ class ReadBody:
 # --- mutations -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Syntax, frozen=True):
     """`property: expression` of an insert or update."""
 
     property: str
     value: ExpressionSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Insert:
+class Insert(Syntax, frozen=True):
     """`insert Type { assignments } as $variable`."""
 
     type_name: str
     assignments: tuple[Assignment, ...]
     binds: Variable | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 TargetSyntax = str | Variable
 """What an update or delete is of: a type, or a variable of the match before it."""
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(Syntax, frozen=True):
     """`update Type set { assignments } where condition as $variable`, or `update $v set { … }`."""
 
     target: TargetSyntax
     assignments: tuple[Assignment, ...]
     where: ConditionSyntax | None = None
     binds: Variable | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Delete:
+class Delete(Syntax, frozen=True):
     """`delete Type where condition`, or `delete $v`."""
 
     target: TargetSyntax
     where: ConditionSyntax | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 StatementSyntax = Insert | Update | Delete
 
 
-@dataclass(frozen=True)
-class WriteBody:
+class WriteBody(Syntax, frozen=True):
     """`match { } statements return { }`: the statements in written order, what they run for, and what is told."""
 
     statements: tuple[StatementSyntax, ...]
@@ -354,17 +318,15 @@ class WriteBody:
 # --- declarations ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Syntax, frozen=True):
     """`$name: Type`."""
 
     name: str
     type: TypeSyntax
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Syntax, frozen=True):
     """One `query name(parameters) { … }` with its notes."""
 
     name: str
@@ -372,12 +334,11 @@ class Query:
     body: ReadBody | WriteBody
     description: str | None = None
     instruction: str | None = None
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class QueryFile:
+class QueryFile(Syntax, frozen=True):
     """Every query of a source, in written order and with distinct names."""
 
     queries: tuple[Query, ...]
-    source: Source = dataclasses.field(default=Source(""), compare=False, repr=False)
+    source: Source = Source("")

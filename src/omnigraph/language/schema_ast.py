@@ -5,15 +5,12 @@ Trees compare by content; spans take no part, so a tree equals the tree of its p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from omnigraph.language.source import NOWHERE, Source, Span
+from omnigraph.language.source import NOWHERE, Source, Span, Syntax
 
 LiteralValue = str | int | float | bool
 
 
-@dataclass(frozen=True)
-class TypeSyntax:
+class TypeSyntax(Syntax, frozen=True):
     """What stands after the colon of a property or parameter; `enum_values` keeps the written order."""
 
     scalar: str
@@ -21,11 +18,10 @@ class TypeSyntax:
     is_list: bool = False
     enum_values: tuple[str, ...] | None = None
     dimension: int | None = None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(Syntax, frozen=True):
     """`@name`, `@name(value)` or `@name(value, key=literal)`.
 
     A value written as a bare name has `value_is_name`; one written as a call without arguments is the text of the call,
@@ -36,93 +32,83 @@ class Annotation:
     value: LiteralValue | None = None
     value_is_name: bool = False
     kwargs: tuple[tuple[str, LiteralValue], ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
     value_is_call: bool = False
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Syntax, frozen=True):
     """A function called without arguments, as `@default(now())` has it."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(Syntax, frozen=True):
     """A bare identifier given to a constraint."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Syntax, frozen=True):
     """`low..high` with either side open."""
 
     low: int | float | None
     high: int | float | None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Syntax, frozen=True):
     """A literal given to a constraint."""
 
     value: LiteralValue
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 ConstraintArgument = Name | Range | Constant
 
 
-@dataclass(frozen=True)
-class Constraint:
+class Constraint(Syntax, frozen=True):
     """`@key(…)`, `@unique(…)`, `@index(…)`, `@range(…)` or `@check(…)` in a body."""
 
     name: str
     arguments: tuple[ConstraintArgument, ...]
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(Syntax, frozen=True):
     """`name: Type @annotation…`."""
 
     name: str
     type: TypeSyntax
     annotations: tuple[Annotation, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class Cardinality:
+class Cardinality(Syntax, frozen=True):
     """`@card(low..high)`; an open upper side is None."""
 
     low: int
     high: int | None
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class TypeReference:
+class TypeReference(Syntax, frozen=True):
     """The name of a type where it is used, e.g. an edge's endpoint."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class InterfaceDeclaration:
+class InterfaceDeclaration(Syntax, frozen=True):
     """`interface Name { properties }`."""
 
     name: str
     properties: tuple[Property, ...]
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class NodeDeclaration:
+class NodeDeclaration(Syntax, frozen=True):
     """`node Name @… implements … { properties, constraints }`."""
 
     name: str
@@ -130,11 +116,10 @@ class NodeDeclaration:
     implements: tuple[TypeReference, ...] = ()
     properties: tuple[Property, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
-@dataclass(frozen=True)
-class EdgeDeclaration:
+class EdgeDeclaration(Syntax, frozen=True):
     """`edge Name: From -> To @card(…) @… { properties, constraints }`."""
 
     name: str
@@ -144,15 +129,14 @@ class EdgeDeclaration:
     annotations: tuple[Annotation, ...] = ()
     properties: tuple[Property, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    span: Span = NOWHERE
 
 
 Declaration = InterfaceDeclaration | NodeDeclaration | EdgeDeclaration
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(Syntax, frozen=True):
     """A whole schema file in written order."""
 
     declarations: tuple[Declaration, ...]
-    source: Source = field(default=Source(""), compare=False, repr=False)
+    source: Source = Source("")

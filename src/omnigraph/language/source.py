@@ -6,8 +6,9 @@ turn one into the `SourceSpan` people and programs use: bytes, line, column, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from omnigraph.errors import ParseError, SourceSpan, TypeCheckError
 
@@ -36,8 +37,7 @@ class LocalError(Exception):
         self.message, self.span = message, span
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Program text, exactly as the user wrote it."""
 
     text: str
@@ -79,6 +79,26 @@ class Source:
         prefix = f"{code}: " if code else ""
         text = f"{prefix}{message} (line {place.line}, column {place.column})\n{self.snippet(span)}"
         return TypeCheckError(text, span=place, code=code or "type")
+
+
+class Syntax(Struct, frozen=True):
+    """A node of a syntax tree. Nodes compare by content: where something was written takes no part."""
+
+    def _content(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _PLACES}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Syntax) and type(self) is type(other) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._content().values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._content().items())
+        return f"{type(self).__name__}({shown})"
+
+
+_PLACES = frozenset({"span", "source"})
 
 
 def _byte_length(text: str) -> int:

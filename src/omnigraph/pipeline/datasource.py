@@ -8,9 +8,9 @@ validator and transaction as every other write.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -72,8 +72,7 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
         return GraphWriter(dict(self.options), overwrite)
 
 
-@dataclass(frozen=True)
-class _Target:
+class _Target(Struct, frozen=True):
     """What the options name."""
 
     root: str

@@ -15,9 +15,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct
 
 from omnigraph.errors import ExecutionError
 
@@ -39,8 +40,7 @@ exec "{java}" "$@"
 """
 
 
-@dataclass(frozen=True)
-class JavaRuntime:
+class JavaRuntime(Struct, frozen=True):
     """A Java home with its major release and where it was found, in words a person can check."""
 
     home: Path

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.coordination.heartbeat import Heartbeat
@@ -60,8 +61,7 @@ TASKS_PER_CORE = 2
 ERRORS_MAX = 1_000_000
 
 
-@dataclass(frozen=True)
-class JobOptions:
+class JobOptions(Struct, frozen=True):
     """How a load runs, apart from what it loads."""
 
     mode: str
@@ -73,8 +73,7 @@ class JobOptions:
     if_commit: CommitId | None = None
 
 
-@dataclass
-class Job:
+class Job(Struct, dict=True):
     """One load in progress."""
 
     context: GraphContext
@@ -85,8 +84,10 @@ class Job:
     outcome: StageOutcome = field(default_factory=StageOutcome)
     plan: StagePlan | None = None
 
-    def __post_init__(self) -> None:
-        self.files = StagedFiles(self.context.store)
+    @cached_property
+    def files(self) -> StagedFiles:
+        """What was written for it so far."""
+        return StagedFiles(self.context.store)
 
     @property
     def updates(self) -> bool:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.catalog import wide
 from omnigraph.engine.ingest.stage import Run, Target
@@ -47,8 +48,7 @@ Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """One table's upsert, ready to be staged: fragments to add, fragments with new deletions, fragments left empty.
 
     `marks` stand for `changed` and `emptied` where the deletions are written elsewhere: per published fragment a bit

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import property_type
@@ -18,7 +17,7 @@ from omnigraph.errors import GraphError, QueryNotFoundError
 from omnigraph.language import parse_query_file
 from omnigraph.language import query_ast as ast
 from omnigraph.language.schema_parser import DIMENSION_MAX
-from omnigraph.language.source import Source
+from omnigraph.language.source import Source, Syntax
 from omnigraph.plan.matching import match_pattern
 from omnigraph.plan.operators import Parameter, ReadPlan
 from omnigraph.plan.program import write_plan
@@ -174,6 +173,6 @@ def _variables(tree: object) -> Iterator[str]:
     elif isinstance(tree, tuple):
         for item in tree:
             yield from _variables(item)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        for part in fields(tree):
-            yield from _variables(getattr(tree, part.name))
+    elif isinstance(tree, Syntax):
+        for name in tree.__struct_fields__:
+            yield from _variables(getattr(tree, name))

@@ -8,9 +8,10 @@ their entries say how a call becomes one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.catalog.types import INTEGERS, NUMERIC, PropertyType, Scalar
 from omnigraph.language import query_ast as ast
@@ -68,8 +69,7 @@ class Family(Enum):
     AGGREGATE = "results"
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(Struct, frozen=True):
     """One entry of the table."""
 
     name: str

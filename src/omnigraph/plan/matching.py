@@ -8,7 +8,8 @@ clauses never changes a result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property
 from omnigraph.catalog.suggestion import did_you_mean
@@ -59,8 +60,7 @@ def match_pattern(scope: Scope, clauses: Sequence[ast.Clause]) -> Pattern:
     return block.pattern()
 
 
-@dataclass
-class _Block:
+class _Block(Struct):
     """The operators of one block while they are collected."""
 
     scope: Scope

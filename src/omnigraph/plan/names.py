@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.suggestion import did_you_mean
@@ -26,8 +27,7 @@ DATETIME = PropertyType(Scalar.DATETIME)
 Aliases = Mapping[str, Expression]
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where an expression stands: what its bare names stand for, and which functions make sense there."""
 
     what: str

@@ -7,7 +7,8 @@ written, with the ids of those nodes as further columns; so it works on a store 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import ExecutionError, InputError
@@ -21,8 +22,7 @@ from omnigraph.plan.types import aggregates_in, variables_of
 COLUMN = "omnigraph_node_"
 
 
-@dataclass(frozen=True)
-class NodeQuery:
+class NodeQuery(Struct, frozen=True):
     """A query whose columns named in `types` hold ids of nodes of those types."""
 
     text: str

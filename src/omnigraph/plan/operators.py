@@ -8,17 +8,17 @@ operator carries text to be parsed again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.catalog.types import PropertyType
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PropertyRef:
+class PropertyRef(Struct, frozen=True):
     """A property of the node or edge bound to `variable`."""
 
     variable: str
@@ -26,32 +26,28 @@ class PropertyRef:
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class EntityId:
+class EntityId(Struct, frozen=True):
     """The id of the node bound to `variable` (a bare `$v`); null where an optional block found none."""
 
     variable: str
     nullable: bool = False
 
 
-@dataclass(frozen=True)
-class ParameterRef:
+class ParameterRef(Struct, frozen=True):
     """A declared parameter; its value arrives with the call."""
 
     name: str
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """A constant: str, int, float, bool, `datetime.date`, `datetime.datetime` (UTC), or a tuple of these."""
 
     value: Any
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class Now:
+class Now(Struct, frozen=True):
     """The one UTC timestamp of the execution."""
 
 
@@ -63,8 +59,7 @@ class TextFunction(StrEnum):
     MATCH_TEXT = "match_text"
 
 
-@dataclass(frozen=True)
-class TextMatch:
+class TextMatch(Struct, frozen=True):
     """`search`, `fuzzy` or `match_text` over a String property; `max_distance` belongs to `fuzzy`."""
 
     function: TextFunction
@@ -73,16 +68,14 @@ class TextMatch:
     max_distance: Value | None = None
 
 
-@dataclass(frozen=True)
-class Bm25:
+class Bm25(Struct, frozen=True):
     """The BM25 score of a String property for a query text, with statistics over the whole type."""
 
     property: PropertyRef
     query: Value
 
 
-@dataclass(frozen=True)
-class Nearest:
+class Nearest(Struct, frozen=True):
     """The squared L2 distance of a Vector property from a query vector, or from an embedded query text."""
 
     property: PropertyRef
@@ -90,8 +83,7 @@ class Nearest:
     embed_model: str | None = None
 
 
-@dataclass(frozen=True)
-class Rrf:
+class Rrf(Struct, frozen=True):
     """Reciprocal rank fusion of two rankings of one variable; `k` is an integer value above zero."""
 
     first: Nearest | Bm25
@@ -110,8 +102,7 @@ class AggregateFunction(StrEnum):
     COLLECT = "collect"
 
 
-@dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """One aggregate over the rows of a group; a `count` of a variable or literal counts rows.
 
     With `distinct`, equal values count once.
@@ -122,16 +113,14 @@ class Aggregate:
     distinct: bool = False
 
 
-@dataclass(frozen=True)
-class EdgeCount:
+class EdgeCount(Struct, frozen=True):
     """The argument of `count($e)`: counts rows in which the edge variable is bound."""
 
     variable: str
     nullable: bool = False
 
 
-@dataclass(frozen=True)
-class FunctionCall:
+class FunctionCall(Struct, frozen=True):
     """A function of the table (`omnigraph.plan.functions`) over its arguments, row by row."""
 
     function: str
@@ -139,8 +128,7 @@ class FunctionCall:
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """`left operator right` with one of `+ - * / %`; `type` is I64, F64, Date or DateTime."""
 
     operator: str
@@ -149,16 +137,14 @@ class Arithmetic:
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class Negative:
+class Negative(Struct, frozen=True):
     """`-operand`; `type` is I64 or F64."""
 
     operand: Expression
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class PathValue:
+class PathValue(Struct, frozen=True):
     """A path variable: the whole path, or its `nodes`, `edges` or `length`."""
 
     variable: str
@@ -198,8 +184,7 @@ class ComparisonOperator(StrEnum):
     GE = ">="
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`left op right`; numbers compare by value across widths, F32 columns after rounding the other side to F32."""
 
     operator: ComparisonOperator
@@ -207,16 +192,14 @@ class Comparison:
     right: Expression
 
 
-@dataclass(frozen=True)
-class ListContains:
+class ListContains(Struct, frozen=True):
     """Membership of a plain value in a list; null lists, null values and null items never match."""
 
     items: Expression
     value: Expression
 
 
-@dataclass(frozen=True)
-class InList:
+class InList(Struct, frozen=True):
     """`value in items`: null where the value or the list is, or where nothing matches and an item is null."""
 
     value: Expression
@@ -232,8 +215,7 @@ class StringTest(StrEnum):
     MATCHES = "matches"
 
 
-@dataclass(frozen=True)
-class StringPredicate:
+class StringPredicate(Struct, frozen=True):
     """A test of a String against a String; the right side of `matches` is a constant, and a pattern that compiles."""
 
     test: StringTest
@@ -241,37 +223,32 @@ class StringPredicate:
     right: Expression
 
 
-@dataclass(frozen=True)
-class IsNull:
+class IsNull(Struct, frozen=True):
     """`operand is null`, or `is not null`; never null itself."""
 
     operand: Expression
     negated: bool = False
 
 
-@dataclass(frozen=True)
-class IsTrue:
+class IsTrue(Struct, frozen=True):
     """A Bool that is a condition by itself."""
 
     operand: Expression
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Struct, frozen=True):
     """True where the inner predicate is false; null where it is null."""
 
     predicate: Predicate
 
 
-@dataclass(frozen=True)
-class And:
+class And(Struct, frozen=True):
     """True where every part is, false where one is false, else null."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True)
-class Or:
+class Or(Struct, frozen=True):
     """True where one part is, false where every part is false, else null."""
 
     parts: tuple[Predicate, ...]
@@ -282,16 +259,14 @@ Predicate = Comparison | ListContains | InList | StringPredicate | TextMatch | I
 # --- match operators -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """`variable` ranges over every node of `type_name`."""
 
     variable: str
     type_name: str
 
 
-@dataclass(frozen=True)
-class Expand:
+class Expand(Struct, frozen=True):
     """`source` and `target` are joined by `edge_type`, in the declared direction (`source` is at `src`).
 
     The pair is met once however many parallel edges there are, unless `edge_variable` names the edge: then there is
@@ -310,8 +285,7 @@ class Expand:
     edge_variable: str | None = None
 
 
-@dataclass(frozen=True)
-class ShortestPath:
+class ShortestPath(Struct, frozen=True):
     """Binds one shortest path per pair of `source` and `target` whose length is within the bounds.
 
     Of several the one whose sequence of node ids is smallest. A node has no path to itself. `backward` reads the path
@@ -344,15 +318,13 @@ class ShortestPath:
         )
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Rows for which the predicate is true; null counts as not satisfied."""
 
     predicate: Predicate
 
 
-@dataclass(frozen=True)
-class AntiJoin:
+class AntiJoin(Struct, frozen=True):
     """Removes a row when at least one extension of it satisfies the inner pattern.
 
     Variables of the inner pattern that are bound outside are shared; `outer_variables` names them.
@@ -362,16 +334,14 @@ class AntiJoin:
     outer_variables: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SemiJoin:
+class SemiJoin(Struct, frozen=True):
     """Keeps a row when at least one extension of it satisfies the inner pattern; variables as in an anti-join."""
 
     pattern: Pattern
     outer_variables: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class OptionalMatch:
+class OptionalMatch(Struct, frozen=True):
     """Extends a row in every way that satisfies the inner pattern; in no way, the row is kept once with nulls."""
 
     pattern: Pattern
@@ -380,8 +350,7 @@ class OptionalMatch:
     """The variables of the inner pattern that are seen outside, and may be null there."""
 
 
-@dataclass(frozen=True)
-class Union:
+class Union(Struct, frozen=True):
     """Extends a row in every way that satisfies one of the arms; equal assignments of what is bound appear once."""
 
     arms: tuple[Pattern, ...]
@@ -393,8 +362,7 @@ class Union:
 Block = OptionalMatch | Union
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """Everything that must hold together. Unconnected variables form a cross product.
 
     Every node variable of the pattern has exactly one `Scan` (inferred ones included), except those that a block binds
@@ -420,8 +388,7 @@ class Pattern:
 # --- result operators ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """One result column; aliases are already replaced by what they stand for. `type` is the column's type."""
 
     column: str
@@ -429,16 +396,14 @@ class Projection:
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class OrderKey:
+class OrderKey(Struct, frozen=True):
     """One ordering. Nulls are smallest; NaN is the largest number. Rank expressions ignore `descending`."""
 
     expression: Expression
     descending: bool = False
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A declared parameter."""
 
     name: str
@@ -449,8 +414,7 @@ Count = int | ParameterRef
 """How many rows: written, or an integer parameter."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReadPlan:
+class ReadPlan(Struct, frozen=True, eq=False):
     """A checked read query. It is told from others as the object it is, so that what is known of it is found quickly.
 
     With `is_aggregate`, the projections that read a variable and contain no aggregate are the group keys, in projection

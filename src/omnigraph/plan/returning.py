@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+
+from msgspec import Struct
 
 from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.language import query_ast as ast
+from omnigraph.language.source import Syntax
 from omnigraph.plan.conditions import predicates
 from omnigraph.plan.expressions import expression
 from omnigraph.plan.functions import TABLE, Family
@@ -39,8 +41,7 @@ from omnigraph.plan.types import aggregates_in, parts_of, type_of, variables_of
 _EVERYWHERE = frozenset(Family)
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """The checked second half of a read."""
 
     projections: tuple[Projection, ...]
@@ -191,8 +192,8 @@ def _accesses(tree: object) -> list[ast.PropertyAccess]:
     parts: list[object] = []
     if isinstance(tree, tuple):
         parts = list(tree)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        parts = [getattr(tree, part.name) for part in fields(tree)]
+    elif isinstance(tree, Syntax):
+        parts = [getattr(tree, name) for name in tree.__struct_fields__]
     return [found for part in parts for found in _accesses(part)]
 
 

@@ -7,7 +7,8 @@ that sees everything outside it; what of its own is seen outside, whoever opens 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.types import PropertyType
@@ -19,8 +20,7 @@ PathKind = tuple[str, str, str, bool, bool]
 """What a path leads along and between: its edge type, its two ends, whether in either direction, whether backwards."""
 
 
-@dataclass
-class Scope:
+class Scope(Struct):
     """The names of one block of clauses."""
 
     catalog: Catalog

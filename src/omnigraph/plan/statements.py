@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from omnigraph.plan.operators import Expression, Parameter, Predicate, Projection, ReadPlan
 
@@ -12,16 +12,14 @@ SELF = ""
 The `id` of the row and the ends of an edge are properties here too, the ends by the names of their columns."""
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """`property: value`; the engine converts the value to the property's type and refuses what does not fit."""
 
     property: str
     value: Expression
 
 
-@dataclass(frozen=True)
-class InsertNode:
+class InsertNode(Struct, frozen=True):
     """Insert, or replace by key where the type has one; `binds` names what is inserted, for the return."""
 
     type_name: str
@@ -29,8 +27,7 @@ class InsertNode:
     binds: str | None = None
 
 
-@dataclass(frozen=True)
-class InsertEdge:
+class InsertEdge(Struct, frozen=True):
     """A new edge, or one that replaces by key where the type has one; endpoints are node ids as text."""
 
     type_name: str
@@ -40,8 +37,7 @@ class InsertEdge:
     binds: str | None = None
 
 
-@dataclass(frozen=True)
-class _Update:
+class _Update(Struct, frozen=True):
     """Set properties on the entities of `variable`, or else of the type, that satisfy every condition."""
 
     type_name: str
@@ -51,18 +47,15 @@ class _Update:
     binds: str | None = None
 
 
-@dataclass(frozen=True)
-class UpdateNodes(_Update):
+class UpdateNodes(_Update, frozen=True):
     """Other values for nodes."""
 
 
-@dataclass(frozen=True)
-class UpdateEdges(_Update):
+class UpdateEdges(_Update, frozen=True):
     """Other values for edges, whose ends stay."""
 
 
-@dataclass(frozen=True)
-class _Delete:
+class _Delete(Struct, frozen=True):
     """Delete the entities that are meant, as in an update."""
 
     type_name: str
@@ -70,13 +63,11 @@ class _Delete:
     variable: str | None = None
 
 
-@dataclass(frozen=True)
-class DeleteNodes(_Delete):
+class DeleteNodes(_Delete, frozen=True):
     """Delete nodes, and all edges that touch one of them."""
 
 
-@dataclass(frozen=True)
-class DeleteEdges(_Delete):
+class DeleteEdges(_Delete, frozen=True):
     """Delete edges."""
 
 
@@ -87,16 +78,14 @@ Statement = Inserting | Updating | Deleting
 EDGE_STATEMENTS = (InsertEdge, UpdateEdges, DeleteEdges)
 
 
-@dataclass(frozen=True)
-class BoundReturn:
+class BoundReturn(Struct, frozen=True):
     """Columns of what the `statement`th statement, counted from 0, has inserted or updated."""
 
     statement: int
     projections: tuple[Projection, ...]
 
 
-@dataclass(frozen=True)
-class WritePlan:
+class WritePlan(Struct, frozen=True):
     """A checked mutation: statements in written order, either inserts and updates or deletes (D2).
 
     `match` is read once before them: its projections are what the statements ask of its variables, so that one value

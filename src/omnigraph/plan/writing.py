@@ -7,7 +7,8 @@ the statement is about rows that exist, the properties of such a row as bare nam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from omnigraph.catalog.model import EdgeType, EntityType, NodeType, Property
 from omnigraph.catalog.suggestion import did_you_mean

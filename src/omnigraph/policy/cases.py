@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.errors import InputError
 from omnigraph.policy.evaluate import Policy
@@ -15,8 +16,7 @@ _REQUIRED = ("id", "actor", "action", "expect")
 _EXPECTED = {"allow": True, "deny": False}
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One request and the answer that is expected."""
 
     id: str

@@ -7,10 +7,10 @@ misspelt and ignored would widen what is allowed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from omnigraph.boundary import text
 from omnigraph.errors import InputError
@@ -37,8 +37,7 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule: a group may do these actions, on branches of this scope, or by these stored queries.
 
     A scope of None and a scope of `any` mean the same. `queries` of None means every stored query.
@@ -52,8 +51,7 @@ class Rule:
     queries: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """A checked policy file. `kind` is `graph`, `server`, or None for a file that may hold rules of both kinds."""
 
     groups: Mapping[str, tuple[str, ...]]

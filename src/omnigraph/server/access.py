@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from omnigraph.errors import InputError
 from omnigraph.server.errors import HttpRefusal
@@ -62,8 +63,7 @@ class State(StrEnum):
     POLICY = "policy"
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """The tokens and policies of a server."""
 
     tokens: Tokens = field(default_factory=Tokens)

@@ -7,11 +7,11 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import FrameType
 
 import pyarrow as pa
 import uvicorn
+from msgspec import Struct
 
 from omnigraph.choices import Durability
 from omnigraph.engine.embedding import EmbeddingConfig
@@ -34,8 +34,7 @@ CUT_SECONDS = 0.5
 """How long those whose reads were cut have to take that answer before their connections go, and how often one looks."""
 
 
-@dataclass(frozen=True)
-class Boot:
+class Boot(Struct, frozen=True):
     """What a server is started with."""
 
     store: str

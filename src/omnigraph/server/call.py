@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -150,8 +150,7 @@ def named_branch(name: str | None) -> str:
     return MAIN if name is None else parse_branch(name)
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """A write as the queue needs it: where it goes, how large it is, and what to do."""
 
     branch: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from omnigraph.server.call import Call
 from omnigraph.server.describe import in_query
@@ -23,8 +24,7 @@ PAGING = (
 )
 
 
-@dataclass(frozen=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """Which changes are wanted, and with which values."""
 
     NAMES: ClassVar[tuple[str, ...]] = ("kind", "type", "op", "values")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct, field
 from starlette.responses import Response
 
 from omnigraph.errors import (
@@ -90,8 +90,7 @@ class HttpRefusal(Exception):
         self.headers, self.facts = dict(headers or {}), dict(facts or {})
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True, dict=True):
     """A finished answer: what is sent, and what an idempotency key replays."""
 
     status: int

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.engine.manifest.records import RECEIPT, WRITES, CommitRecord, CommitWrite
 from omnigraph.engine.recovery import settle
@@ -26,8 +27,7 @@ _LOOK_BACK_MICROS = 3_600_000_000
 """How far a commit may be older than its request, by the clocks of two machines."""
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """How the answer to a write is made from what the engine reports of it, before and after it is published."""
 
     told: Callable[[Any], Mapping[str, Any]]

@@ -16,9 +16,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.engine.coordination.owner import Liveness, Owner, judge, this_process
 from omnigraph.engine.manifest.records import REQUEST
@@ -58,8 +59,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Struct, frozen=True):
     """One attempt at one request, ours to complete."""
 
     name: str
@@ -87,8 +87,7 @@ class Note:
         return there == "" if self.about is None else self.about not in ("", there)
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """How much may be kept of one graph's answered requests."""
 
     notes_max: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from omnigraph.errors import GraphError
 from omnigraph.graph import Graph
@@ -19,8 +20,7 @@ from omnigraph.server.work import Work
 _log = logging.getLogger("omnigraph.server")
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(Struct, frozen=True, dict=True):
     """One graph."""
 
     graph_id: str
@@ -47,8 +47,7 @@ class Served:
         return True
 
 
-@dataclass(frozen=True)
-class ServerState:
+class ServerState(Struct, frozen=True, dict=True):
     """Everything the routes work with."""
 
     graphs: Mapping[str, Served]

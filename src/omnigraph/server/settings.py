@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from omnigraph.errors import InputError
 
@@ -15,8 +16,7 @@ _ON = ("1", "true", "yes", "on")
 _OFF = ("", "0", "false", "no", "off")
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The limits of one server process; sizes are bytes."""
 
     body_bytes_max: int = MIB
@@ -138,4 +138,4 @@ _VARIABLES = {
 }
 """The variable of each setting, and how its text is read."""
 
-assert {name for name, _ in _VARIABLES.values()} <= {field.name for field in fields(Settings)}
+assert {name for name, _ in _VARIABLES.values()} <= set(Settings.__struct_fields__)

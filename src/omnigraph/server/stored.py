@@ -7,9 +7,10 @@ change while the server serves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import GraphError, InputError
@@ -21,8 +22,7 @@ from omnigraph.plan.statements import WritePlan
 SUFFIX = ".gq"
 
 
-@dataclass(frozen=True)
-class StoredQuery:
+class StoredQuery(Struct, frozen=True):
     """One query with the whole file that declares it."""
 
     name: str
@@ -44,8 +44,7 @@ class StoredQuery:
         }
 
 
-@dataclass(frozen=True)
-class StoredQueries:
+class StoredQueries(Struct, frozen=True):
     """Queries by name."""
 
     by_name: Mapping[str, StoredQuery] = field(default_factory=dict)

@@ -11,9 +11,10 @@ import hmac
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.errors import InputError
 from omnigraph.ids import check_actor
@@ -25,8 +26,7 @@ SINGLE = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 DEFAULT_ACTOR = "default"
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """The digests of all tokens with their actors; falsy when there are none."""
 
     digests: tuple[tuple[bytes, str], ...] = ()

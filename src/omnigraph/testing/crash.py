@@ -15,9 +15,10 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.coordination.heartbeat import Heartbeat
@@ -52,8 +53,7 @@ class Write(Protocol):
         """Write through a handle that is open already."""
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """What a write does when nothing goes wrong: the content before, after, and after a second time.
 
     `repeats` is False when writing a second time is refused, e.g. because ids are taken. `audited` counts the
@@ -67,8 +67,7 @@ class Baseline:
     audited: int
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One crash: where it happened, and how the write ended for its caller."""
 
     fault: Fault
@@ -212,8 +211,7 @@ def _failed(write: Write, root: str, fault: Fault, number: int, graph: Graph | N
 # --- the death of the process ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(Struct, frozen=True):
     """The graph as the end of its process around one storage operation leaves it."""
 
     root: Path

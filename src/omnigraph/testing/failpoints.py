@@ -12,7 +12,8 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph import failpoints
 from omnigraph.errors import InputError, StorageError
@@ -30,16 +31,14 @@ class InjectedFailure(StorageError):
         self.where = where
 
 
-@dataclass
-class _Stage:
+class _Stage(Struct):
     """One part of a sequence: what to do, and how often; None means for ever."""
 
     action: str
     remaining: int | None
 
 
-@dataclass
-class _Point:
+class _Point(Struct):
     """The actions of one failpoint, and where a paused caller waits."""
 
     stages: list[_Stage]

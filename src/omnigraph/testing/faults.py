@@ -10,9 +10,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
+
+from msgspec import Struct
 
 from omnigraph.engine.storage import steps
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE, InjectedFailure
@@ -57,8 +58,7 @@ LOOKS = frozenset(
 fault before it."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One storage operation that was seen."""
 
     name: str

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from omnigraph.catalog.derived import once
 from omnigraph.catalog.resolve import compile_schema

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from omnigraph.cli.config import FORMATS, OperatorConfig
 from omnigraph.cli.inputs import parameters
@@ -18,8 +18,7 @@ from omnigraph.errors import InputError
 _FIELDS = ("server", "graph", "query", "args", "params", "format", "mutation")
 
 
-@dataclass(frozen=True)
-class Alias:
+class Alias(Struct, frozen=True):
     """What a name stands for."""
 
     server: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import typer
+from msgspec import Struct
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
@@ -27,8 +27,7 @@ class Leave(Exception):
     """Somebody wants to leave the shell."""
 
 
-@dataclass
-class Shell:
+class Shell(Struct):
     """What the shell remembers between statements."""
 
     graph: Any
@@ -78,8 +77,7 @@ class Shell:
         write_lines(command.run(self, words))
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """One dot command."""
 
     usage: str

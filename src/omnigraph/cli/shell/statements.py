@@ -6,7 +6,7 @@ of its braces. A body alone, `match { … } return { … }` or `insert …`, is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from omnigraph.language import parse_query_file, query_ast
 from omnigraph.language.query_tokens import Kind, tokens_of
@@ -16,8 +16,7 @@ NAME = "shell"
 _OPEN, _CLOSE = frozenset("{(["), frozenset("})]")
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One statement: its text as a query file, and whether it writes."""
 
     text: str

@@ -12,7 +12,9 @@ import base64
 import binascii
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from omnigraph.engine.changes.diff import Wanted
 from omnigraph.errors import ChangeCursorError
@@ -23,8 +25,7 @@ _FORMAT = 1
 _CHECK_BYTES = 6
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """How far somebody has read: all of `commit`, and of the one after it `offset` changes."""
 
     graph: str
@@ -45,7 +46,7 @@ def filter_digest(wanted: Wanted) -> str:
 
 def encode(place: Place) -> str:
     """The text of a place."""
-    body = json.dumps([_FORMAT, *asdict(place).values()], separators=(",", ":"), ensure_ascii=False).encode()
+    body = json.dumps([_FORMAT, *astuple(place)], separators=(",", ":"), ensure_ascii=False).encode()
     return base64.urlsafe_b64encode(_check(body) + body).decode("ascii").rstrip("=")
 
 

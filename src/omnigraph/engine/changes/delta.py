@@ -9,11 +9,11 @@ versions lies in the others: in rows that were deleted, or in fragments that one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from omnigraph.engine.storage.handle import Addresses, FragmentInfo, TableHandle
 from omnigraph.engine.storage.tables import TableStore
@@ -29,8 +29,7 @@ _REWRITING = frozenset({"Rewrite", "CreateIndex", "ReserveFragments", "BaseOpera
 _ROW_ID, _ADDRESS, _UPDATED = "_rowid", "_rowaddr", "_row_last_updated_at_version"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True, dict=True):
     """Some live rows of one fragment, by ascending offset; which they are is found out for whoever asks."""
 
     fragment: FragmentInfo
@@ -53,8 +52,7 @@ class Part:
         return self._find()
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(Struct, frozen=True, dict=True):
     """Rows of one version of a table, by fragment."""
 
     parts: tuple[Part, ...]
@@ -71,8 +69,7 @@ class Candidates:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """The rows of the older version that the newer one may lack, and those that it may have besides."""
 
     removed: Candidates

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from omnigraph.catalog.migration import plan_migration
 from omnigraph.catalog.model import Catalog
@@ -29,16 +30,14 @@ _NOTHING = Candidates(())
 _CODES = {Op.INSERT: Kind.INSERT, Op.UPDATE: Kind.UPDATE, Op.DELETE: Kind.DELETE}
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """One end of a comparison: a snapshot and the schema of its time."""
 
     snapshot: Snapshot
     catalog: Catalog
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which changes somebody wants to hear of; an empty collection means all."""
 
     types: Collection[str] = ()
@@ -50,8 +49,7 @@ class Wanted:
         return (not self.types or name in self.types) and (not self.kinds or kind in self.kinds)
 
 
-@dataclass(frozen=True)
-class TypeChanges:
+class TypeChanges(Struct, frozen=True):
     """The changed entities of one type."""
 
     kind: str
@@ -170,8 +168,7 @@ def _pairs(older: State, newer: State) -> Iterator[tuple[str, str, TableKey | No
         yield kind, name, key_then, key_now
 
 
-@dataclass(frozen=True)
-class _Compared:
+class _Compared(Struct, frozen=True):
     older: Side | None
     newer: Side | None
     rows: RowChanges

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.identity import type_id
@@ -91,8 +92,7 @@ class Change:
 _type_id = cache(type_id)
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """One of the two versions a row is read from, with what its schema calls the columns."""
 
     handle: TableHandle

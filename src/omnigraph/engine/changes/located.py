@@ -7,11 +7,11 @@ places differ are values compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.changes.equality import Bools
@@ -23,8 +23,7 @@ UNKNOWN = -2
 """The states that make up this one disagree about the entity."""
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(Struct, frozen=True):
     """For each of some entities the version that has its row and the address there, or that there is none."""
 
     handles: tuple[TableHandle, ...]

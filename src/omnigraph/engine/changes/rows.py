@@ -7,13 +7,13 @@ some thousand at a time, narrow columns first and wide ones (vectors, blobs) onl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog.wide import concat, one_array, take
 from omnigraph.engine.changes.delta import Candidates, Delta, Part
@@ -48,8 +48,7 @@ class Kind:
     DELETE: Final = 2
 
 
-@dataclass(frozen=True)
-class RowChanges:
+class RowChanges(Struct, frozen=True):
     """The changed rows of one table by ascending id: what happened to each, and where it lies on either side."""
 
     ids: pa.Array

@@ -7,8 +7,9 @@ decides what the next writer does: wait for a living one, heal a dead one's, tak
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from omnigraph.engine.coordination.context import RecoveryContext
 from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind
@@ -36,8 +37,7 @@ class DriftKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """One table whose head is above its published version; `operation_id` is whose commit is the newest."""
 
     entry: TableEntry

@@ -11,7 +11,7 @@ to stage, nobody does that; otherwise, and for files that other processes have s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from omnigraph.engine.commit.request import CommitRequest, TableCommit
 from omnigraph.engine.coordination.heartbeat import Heartbeat
@@ -24,8 +24,7 @@ from omnigraph.errors import ConflictError
 from omnigraph.ids import stored_branch
 
 
-@dataclass(frozen=True)
-class BranchFence:
+class BranchFence(Struct, frozen=True):
     """The branch as it was seen before the newest snapshot of it was read; main needs no fence and has none."""
 
     recovery: RecoveryContext

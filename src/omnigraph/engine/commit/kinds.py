@@ -6,14 +6,13 @@ path itself, and what becomes of an intent, is the same for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.coordination.intent import WriterKind
 
 
-@dataclass(frozen=True)
-class Stops:
+class Stops(Struct, frozen=True):
     """The failpoints of a kind, where stories of tests stop between two steps; None where there is none."""
 
     before_arm: str | None = None
@@ -24,8 +23,7 @@ class Stops:
     after_publish: str | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """How one kind of writer walks the path.
 
     `writer` is what its intent says; None for those that only publish. `name` is what messages call it. A `guarded`

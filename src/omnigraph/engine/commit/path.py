@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.ahead import Ahead
@@ -54,8 +55,7 @@ PUBLISH_WAIT_SECONDS = 20.0
 """How long publishes of others may win before this one gives up its finished work."""
 
 
-@dataclass(frozen=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """A published write: the state that shows it, its commit, and what each table it committed to has become."""
 
     snapshot: Snapshot

@@ -7,11 +7,11 @@ published all follow from one request, so that they cannot disagree.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog.migration import key_orders
 from omnigraph.catalog.model import Catalog
@@ -42,8 +42,7 @@ Step: TypeAlias = StagedWrite | Stage
 """One commit to a table: staged already, or to be staged on the version the step before has made."""
 
 
-@dataclass(frozen=True)
-class TableCommit:
+class TableCommit(Struct, frozen=True):
     """One effect: a table as the write saw it, the commits on it in order, and what it is called afterwards.
 
     `becomes` None makes the table disappear. `base` is the opened version that the first step is staged on. With
@@ -80,8 +79,7 @@ class TableCommit:
         return Reached(self.base.version + len(self.steps), self.base.branch, _row_delta(self.staged))
 
 
-@dataclass(frozen=True)
-class TablePointer:
+class TablePointer(Struct, frozen=True):
     """A table whose entry changes without a commit: from here on the branch shows a version that exists."""
 
     entry: TableEntry
@@ -91,16 +89,14 @@ class TablePointer:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class NewTable:
+class NewTable(Struct, frozen=True):
     """An empty table that the write creates, at a place where none ever was."""
 
     table_key: TableKey
     schema: pa.Schema
 
 
-@dataclass(frozen=True)
-class SchemaExchange:
+class SchemaExchange(Struct, frozen=True):
     """The schema that takes the place of the accepted one, and the lock that keeps everybody else away meanwhile."""
 
     accepted_text: str
@@ -114,8 +110,7 @@ class SchemaExchange:
         return SchemaRecord(self.target.schema_hash, key_orders(self.target))
 
 
-@dataclass(frozen=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """Where a table is after its commits: the version, the branch that has it, and how many rows were won."""
 
     version: int
@@ -123,8 +118,7 @@ class Reached:
     row_delta: int
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """What one table has become: the version it has reached, and what was committed."""
 
     head: TableHandle
@@ -148,8 +142,7 @@ def _unheard(_: Mapping[TableKey, Applied]) -> Callable[[Snapshot], None]:
     return lambda published: None
 
 
-@dataclass(frozen=True)
-class Requirements:
+class Requirements(Struct, frozen=True):
     """What must hold for the write to become visible.
 
     `read_set` are versions of tables that it only read. A change of a `strict` table refuses it, that of any other
@@ -166,8 +159,7 @@ class Requirements:
     check: Callable[[], None] = nothing
 
 
-@dataclass(frozen=True)
-class CommitRequest:
+class CommitRequest(Struct, frozen=True, dict=True):
     """A write: its kind, the state it was prepared on, what happens to which table, and what must hold."""
 
     kind: Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.manifest.listener import Nobody, PublishListener
@@ -10,12 +10,11 @@ from omnigraph.engine.manifest.publish import Manifest
 from omnigraph.engine.storage.tables import TableStore
 
 
-@dataclass(frozen=True)
-class RecoveryContext:
+class RecoveryContext(Struct, frozen=True, eq=False):
     """The storage of one graph as those see it who write or recover; one per graph and process."""
 
     store: TableStore
     manifest: Manifest
     intents: IntentStore
-    listener: PublishListener = field(default_factory=Nobody, compare=False)
+    listener: PublishListener = field(default_factory=Nobody)
     """Who hears of what is committed."""

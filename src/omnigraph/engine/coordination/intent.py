@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from omnigraph.engine.coordination.owner import Owner
 from omnigraph.engine.manifest.records import WRITTEN_BY
@@ -35,8 +37,7 @@ class WriterKind(StrEnum):
     OPTIMIZE = "Optimize"
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One change to one table: `steps` commits on `table_branch`, the first of them on top of `expected_version`."""
 
     table_key: TableKey
@@ -63,8 +64,7 @@ class Effect:
         return cls(table_key, table_path, version, version + 1, branch, None, steps, fork)
 
 
-@dataclass(frozen=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A table the write creates; it becomes visible with the publish."""
 
     table_key: TableKey
@@ -73,16 +73,14 @@ class Registration:
     incarnation: int = 1
 
 
-@dataclass(frozen=True)
-class TableTombstone:
+class TableTombstone(Struct, frozen=True):
     """A table the write removes from view."""
 
     table_key: TableKey
     tombstone_version: int
 
 
-@dataclass(frozen=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """A table the write publishes without committing to it: a pointer to a version that exists."""
 
     table_key: TableKey
@@ -92,8 +90,7 @@ class Adoption:
     expected_version: int
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """A write in flight, complete enough for another process to finish or undo it.
 
     `commit_id` is minted before anything happens, so "was it published" is a lookup. `read_set` holds the versions of
@@ -200,13 +197,13 @@ def render_intent(intent: Intent) -> str:
         "commit_id": intent.commit_id,
         "owner": intent.owner.to_json() if intent.owner else None,
         "aborted": intent.aborted,
-        "tables": [dict(effect.__dict__) for effect in intent.effects],
+        "tables": [asdict(effect) for effect in intent.effects],
         "read_set": dict(intent.read_set or {}),
         "merge_source_commit_id": intent.merge_source_commit_id,
         "expected_head": intent.expected_head,
-        "additional_registrations": [dict(item.__dict__) for item in intent.registrations],
-        "tombstones": [dict(item.__dict__) for item in intent.tombstones],
-        "adoptions": [dict(item.__dict__) for item in intent.adoptions],
+        "additional_registrations": [asdict(item) for item in intent.registrations],
+        "tombstones": [asdict(item) for item in intent.tombstones],
+        "adoptions": [asdict(item) for item in intent.adoptions],
         "target_schema_hash": intent.target_schema_hash,
     }
     if intent.commit_properties:

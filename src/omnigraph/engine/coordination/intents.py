@@ -11,8 +11,10 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.coordination.intent import Intent, parse_intent, render_intent
 from omnigraph.engine.coordination.lease import KEEPER, LEASE_SECONDS, Lease
@@ -38,8 +40,7 @@ _CLAIM = ".claim-"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _AtWork:
+class _AtWork(Struct, frozen=True):
     """An operation this process works on: its own, then with the lease of its intent, or somebody else's it settles."""
 
     operation_id: OperationId
@@ -95,8 +96,7 @@ _LIVE = _Live()
 _LOCKS: set[OperationId] = set()
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The right to resolve an intent; `number` grows with each take-over of a claim whose holder died."""
 
     operation_id: OperationId

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.coordination.lease import KEEPER, Lease
@@ -19,8 +21,7 @@ from omnigraph.ids import OperationId, new_ulid, now_micros
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class LockRecord:
+class LockRecord(Struct, frozen=True):
     """Who holds a lock, and since when."""
 
     operation_id: OperationId

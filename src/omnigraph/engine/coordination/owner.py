@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from omnigraph.ids import now_micros
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """One writer process, and until when its silence means nothing (`lease_until`, Unix microseconds)."""
 
     host: str
@@ -42,7 +43,7 @@ class Owner:
 
     def to_json(self) -> dict[str, Any]:
         """The `owner` object of a sidecar."""
-        return dict(self.__dict__)
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Owner:
@@ -66,8 +67,7 @@ class Liveness(StrEnum):
     SILENT = "silent"
 
 
-@dataclass(frozen=True)
-class ProcessFacts:
+class ProcessFacts(Struct, frozen=True):
     """What this machine says about a process number now; `started` is empty where it does not tell."""
 
     running: bool

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.ingest.csvs import records_before
@@ -30,8 +30,7 @@ from omnigraph.ids import TableKey
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, order=True)
-class Blame:
+class Blame(Struct, frozen=True, order=True):
     """One violation with its place: the input, and the record and line in it (0 where there is none to name)."""
 
     source: int

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.engine.ingest.files import FileFormat, InputFile, find_files, is_stream, only_spark_reads
 from omnigraph.engine.ingest.memory import machine_memory_mb
@@ -32,8 +32,7 @@ _EXPANSION = {FileFormat.JSONL: 1.0, FileFormat.CSV: 1.5, FileFormat.PARQUET: 4.
 _GZIP_EXPANSION = 6.0
 
 
-@dataclass(frozen=True)
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """The engine, and a sentence that says why."""
 
     engine: str

@@ -8,11 +8,12 @@ its piece begins; each task then finds the ends of its own records. A piece owns
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.ingest.files import (
     CHUNK,
@@ -31,8 +32,7 @@ _QUOTE, _NEWLINE, _RETURN = 0x22, 0x0A, 0x0D
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class RecordBlock:
+class RecordBlock(Struct, frozen=True):
     """Whole records, and for each that is not blank the line it starts on; both count from the piece's first record."""
 
     data: bytes

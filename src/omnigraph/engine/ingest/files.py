@@ -13,13 +13,14 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from omnigraph.errors import InputError, NotFoundError
 
@@ -53,8 +54,7 @@ _FORMAT_BY_ENDING = {
 }
 
 
-@dataclass(frozen=True)
-class InputFile:
+class InputFile(Struct, frozen=True):
     """One file as it was when the job was planned; a change of size meanwhile is an error, not half a load.
 
     `uri` is what the caller calls it, and what messages say. `place` is where it lies for every process: the workers of
@@ -65,14 +65,15 @@ class InputFile:
     size: int
     format: FileFormat
     compressed: bool
-    place: str = field(init=False)
+    place: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "place", absolute(self.uri))
+        # One that arrives in another process brings its place with it.
+        if not self.place:
+            force_setattr(self, "place", absolute(self.uri))
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a file for one task: bytes of a text file, or row groups of a Parquet file, from `start` to `end`.
 
     `weight` is its size in bytes. `first_row` counts the Parquet rows before it, which makes row numbers absolute.
@@ -87,8 +88,7 @@ class Piece:
     inside: bool = False
 
 
-@dataclass(frozen=True)
-class TextBlock:
+class TextBlock(Struct, frozen=True):
     """Whole lines, and how many lines of the same piece came before them."""
 
     data: bytes

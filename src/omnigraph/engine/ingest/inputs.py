@@ -11,12 +11,12 @@ import gzip
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
@@ -46,16 +46,14 @@ Each piece is written as a batch of its own, and many small ones take Lance half
 """
 
 
-@dataclass
-class LoadRows:
+class LoadRows(Struct):
     """The rows of a load by table; `with_ids` names the tables for which the input supplied ids."""
 
     tables: dict[TableKey, pa.Table] = field(default_factory=dict)
     with_ids: set[TableKey] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class LoadFeeds:
+class LoadFeeds(Struct, frozen=True):
     """The rows of a load as they are read: of each type once, in batches, and whether a batch brings its ids."""
 
     tables: Sequence[tuple[Entity, Iterator[tuple[pa.Table, bool]]]]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,7 @@ Watching = Callable[[str, Observe], AbstractContextManager[None]]
 """Observes the tasks of a phase of this name while a block runs."""
 
 
-@dataclass
-class Phases:
+class Phases(Struct):
     """Times the phases of one job and passes observations on to the listener."""
 
     listener: Listener | None = None

@@ -12,7 +12,6 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType, Property
@@ -41,8 +41,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 _ROW_GROUP = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, order=True)
-class RecordProblem:
+class RecordProblem(Struct, frozen=True, order=True):
     """A record that cannot be loaded, by its number and physical line; line 0 means that its source has no lines."""
 
     record: int
@@ -53,8 +52,7 @@ class RecordProblem:
         return f"{wording.place(self.record, self.line)}: {self.message}"
 
 
-@dataclass
-class ReadLines:
+class ReadLines(Struct):
     """What a run of lines holds. The rows are only of use while `problems` is empty."""
 
     tables: dict[TableKey, list[pa.Table]] = field(default_factory=dict)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
@@ -40,8 +41,7 @@ BATCH_BYTES = 4 << 20
 _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 
 
-@dataclass
-class Shaped:
+class Shaped(Struct):
     """Rows of some tables with `RECORD` and `LINE` columns, and what is wrong with them, numbered likewise.
 
     The numbers count from the start of the piece (lines) or of the file (Parquet rows). `with_ids` are the tables

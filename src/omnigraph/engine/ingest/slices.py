@@ -7,7 +7,6 @@ lies in the same slice; memory holds a few columns of one slice, and never all t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide, zeros
 from omnigraph.engine.ingest.staged import OFFSET_BITS, POSITION, ROW_ADDRESS, StagedLoad
@@ -37,8 +37,7 @@ def _none() -> Numbers:
     return np.empty(0, dtype=np.int64)
 
 
-@dataclass
-class Replacing:
+class Replacing(Struct):
     """What comparing ids found, by position: rows that a later one repeats, and those that meet what is committed."""
 
     dropped: Numbers = field(default_factory=_none)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
 from omnigraph.engine.ingest.csvs import cut_csv
@@ -37,8 +37,7 @@ LINES_COLUMN = "value"
 """A DataFrame with this one text column holds JSON lines, as `spark.read.text` and message queues give them."""
 
 
-@dataclass(frozen=True)
-class Feed:
+class Feed(Struct, frozen=True):
     """A piece of a file with what is needed to read it: its type, or None where each line names its own."""
 
     piece: Piece
@@ -51,16 +50,14 @@ class Feed:
         return self.piece.file.uri
 
 
-@dataclass(frozen=True)
-class SparkFiles:
+class SparkFiles(Struct, frozen=True):
     """Files at a location that only a Spark session may know how to read."""
 
     uri: str
     format: FileFormat
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Data of one type, or JSON lines when `table_key` is None: a Spark DataFrame, an Arrow table or `SparkFiles`."""
 
     data: Any
@@ -74,8 +71,7 @@ class Frame:
         return isinstance(self.data, SparkFiles) and self.data.format is FileFormat.CSV
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """Everything one load reads."""
 
     feeds: tuple[Feed, ...] = ()

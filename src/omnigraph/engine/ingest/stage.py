@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.catalog.defaults import at_moment
@@ -48,16 +49,14 @@ Batches = Iterator[pa.RecordBatch]
 Reports = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where rows of a type are written, and the stored schema they must have."""
 
     uri: str
     schema: pa.Schema
 
 
-@dataclass(frozen=True)
-class SchemaText:
+class SchemaText(Struct, frozen=True):
     """A schema as it travels to executors: its text, and the orders of keys that the text alone does not tell.
 
     `now` is the moment of the load, where a default stands for it; `partial` is set for an update.
@@ -88,8 +87,7 @@ def _compiled(schema: SchemaText) -> Catalog:
     return catalog if schema.now is None else at_moment(catalog, schema.now)
 
 
-@dataclass(frozen=True)
-class StagePlan:
+class StagePlan(Struct, frozen=True):
     """What a task needs besides its input; it travels to executors, so it holds text and schemas only."""
 
     schema: SchemaText
@@ -108,8 +106,7 @@ class StagePlan:
         return replace(self.schema, partial=self.updates is not None).catalog
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """Neighbouring rows of a fragment that came from one input: its number, and which of its rows of the type."""
 
     source: int
@@ -117,8 +114,7 @@ class Run:
     rows: int
 
 
-@dataclass(frozen=True)
-class StagedFragment:
+class StagedFragment(Struct, frozen=True):
     """A fragment nobody references yet, and where its rows came from."""
 
     table_key: TableKey
@@ -129,8 +125,7 @@ class StagedFragment:
     supplied_ids: bool
 
 
-@dataclass(frozen=True)
-class InputProblem:
+class InputProblem(Struct, frozen=True):
     """Something wrong with one record of one input; the numbers count from the start of its piece."""
 
     source: int
@@ -139,8 +134,7 @@ class InputProblem:
     message: str
 
 
-@dataclass
-class StageOutcome:
+class StageOutcome(Struct):
     """What all tasks together produced, in the order of the input."""
 
     fragments: dict[TableKey, list[StagedFragment]] = field(default_factory=dict)
@@ -299,8 +293,7 @@ def _report(rows: list[tuple[str, int, str, int, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_REPORT)
 
 
-@dataclass
-class _Buffer:
+class _Buffer(Struct):
     """Rows of one type waiting to be written."""
 
     tables: list[pa.Table] = field(default_factory=list)

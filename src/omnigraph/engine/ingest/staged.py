@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.ingest.stage import StagedFragment, Target
@@ -20,8 +21,7 @@ OFFSET_BITS = 32
 TASK_ROWS = 2_000_000
 
 
-@dataclass(frozen=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """One table's part of the load, before it is published."""
 
     entity: NodeType | EdgeType
@@ -46,8 +46,7 @@ class Staged:
         return self.keyed or any(fragment.supplied_ids for fragment in self.fragments)
 
 
-@dataclass
-class StagedLoad:
+class StagedLoad(Struct):
     """What one load has staged by table, what is committed of every table, and what becomes of that."""
 
     staged: Mapping[TableKey, Staged]

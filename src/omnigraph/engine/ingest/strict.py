@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar
@@ -34,8 +35,7 @@ class RecordFault(Exception):  # never leaves this package: it becomes a numbere
     """What is wrong with one record."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """One accepted record; `data` holds values of the kind JSON has, dates as text, and None where null is given."""
 
     entity: Entity

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.rules.patches import Mask
@@ -17,8 +17,7 @@ from omnigraph.engine.write.committed import locate_in, read_rows
 from omnigraph.ids import TableKey, new_ulid
 
 
-@dataclass(frozen=True)
-class TableAt:
+class TableAt(Struct, frozen=True):
     """One table at one version, as executors open it."""
 
     root: str
@@ -46,8 +45,7 @@ def _opened(table: TableAt) -> TableHandle:
     return store.open_pinned(table.path, branch=table.branch, version=table.version, tag=table.mark or table.tag)
 
 
-@dataclass(frozen=True)
-class TablesAt:
+class TablesAt(Struct, frozen=True):
     """The tables of a snapshot, searched by id."""
 
     tables: Mapping[TableKey, TableAt]

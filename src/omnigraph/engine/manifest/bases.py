@@ -8,15 +8,15 @@ and no child of it has both; so a commit that has a child with all of its heads 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph.ids import CommitId
 
 Parents = Callable[[CommitId], tuple[CommitId, ...]]
 
 
-@dataclass(frozen=True)
-class Bases:
+class Bases(Struct, frozen=True):
     """The bases of all pairs, and the pairs that have several, whose bases have bases in turn."""
 
     commits: set[CommitId] = field(default_factory=set)

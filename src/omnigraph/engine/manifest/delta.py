@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from omnigraph.engine.manifest.records import SchemaRecord
 from omnigraph.ids import CommitId, TableKey
 
 
-@dataclass(frozen=True)
-class RegisterTable:
+class RegisterTable(Struct, frozen=True):
     """A table exists at this path; repeating a registration is fine."""
 
     table_key: TableKey
@@ -19,8 +19,7 @@ class RegisterTable:
     incarnation: int = 1
 
 
-@dataclass(frozen=True)
-class UpdateTable:
+class UpdateTable(Struct, frozen=True):
     """A table's visible version, which must be above the one visible now."""
 
     table_key: TableKey
@@ -30,16 +29,14 @@ class UpdateTable:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TombstoneTable:
+class TombstoneTable(Struct, frozen=True):
     """A table's versions up to this one disappear."""
 
     table_key: TableKey
     version: int
 
 
-@dataclass(frozen=True)
-class SetSchema:
+class SetSchema(Struct, frozen=True):
     """The graph's schema from here on."""
 
     record: SchemaRecord
@@ -48,8 +45,7 @@ class SetSchema:
 Change = RegisterTable | UpdateTable | TombstoneTable | SetSchema
 
 
-@dataclass(frozen=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """The commit a publish records; its parent is found inside the publish, from the head of that moment."""
 
     commit_id: CommitId

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute
+from msgspec.structs import replace
 
 from omnigraph.engine.manifest.commit_rows import actor_rows, commit_rows, read_commits
 from omnigraph.engine.manifest.records import CommitRecord, Head

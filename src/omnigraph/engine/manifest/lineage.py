@@ -8,9 +8,9 @@ crossed each other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.engine.manifest.bases import bases_of_all
 from omnigraph.engine.manifest.publish import Manifest
@@ -23,8 +23,7 @@ from omnigraph.ids import CommitId
 _COLUMNS = ("graph_commit_id", "parent_commit_id", "merged_parent_commit_id", "manifest_branch", "created_at")
 
 
-@dataclass(frozen=True)
-class Ancestry:
+class Ancestry(Struct, frozen=True):
     """Where a commit comes from, and when and on which branch it was made; the branch of main is None."""
 
     parents: tuple[CommitId, ...]

@@ -12,7 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph import failpoints
 from omnigraph.engine.manifest import records
@@ -62,8 +64,7 @@ there is none; afterwards the versions are listed again.
 """
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """The newest state of a branch, and when it was known to be that; `mark` tells which branch of that name."""
 
     handle: TableHandle
@@ -79,8 +80,7 @@ class _Seen:
         return self.snapshot.state
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A publish that lacks only its swap: the state it was made on, what it says, and the next state, staged."""
 
     base: TableHandle

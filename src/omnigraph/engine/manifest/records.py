@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.errors import FormatError
 from omnigraph.ids import MAIN, CommitId, TableKey, check_message
@@ -62,8 +64,7 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class TableEntry:
+class TableEntry(Struct, frozen=True, dict=True):
     """One published table: where it lies, the version that is visible, and the branch that owns it (None is main)."""
 
     table_key: TableKey
@@ -72,7 +73,17 @@ class TableEntry:
     branch: str | None
     row_count: int
     incarnation: int = 1
-    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What else its writer says of the version; entries that differ only in this are equal."""
+
+    def _compared(self) -> tuple[TableKey, str, int, str | None, int, int]:
+        return (self.table_key, self.path, self.version, self.branch, self.row_count, self.incarnation)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableEntry) and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
 
     @property
     def e_tag(self) -> str | None:
@@ -81,8 +92,7 @@ class TableEntry:
         return None if tag is None else str(tag)
 
 
-@dataclass(frozen=True)
-class TableLocation:
+class TableLocation(Struct, frozen=True, dict=True):
     """The registration of a table."""
 
     table_key: TableKey
@@ -90,8 +100,7 @@ class TableLocation:
     incarnation: int = 1
 
 
-@dataclass(frozen=True)
-class Tombstone:
+class Tombstone(Struct, frozen=True, dict=True):
     """Hides the versions of one incarnation of a table up to `version`."""
 
     table_key: TableKey
@@ -99,12 +108,11 @@ class Tombstone:
     incarnation: int = 1
 
 
-@dataclass(frozen=True)
-class SchemaRecord:
+class SchemaRecord(Struct, frozen=True):
     """The schema a manifest version was written under, by hash, and the key orders its text no longer tells."""
 
     schema_hash: str
-    key_orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    key_orders: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -209,8 +217,7 @@ def with_writes(writes: Sequence[CommitWrite], group: str) -> dict[str, str]:
     return {WRITES: told, GROUP: group}
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Struct, frozen=True):
     """The newest commit of a branch."""
 
     branch: str

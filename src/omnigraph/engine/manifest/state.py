@@ -7,8 +7,10 @@ next one; both are pure, and the rows written are exactly the rows of the state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, RegisterTable, SetSchema, TombstoneTable, UpdateTable
@@ -28,8 +30,7 @@ STREAM_PROPERTY = "omnigraph.stream"
 """The commit property that names the stream a commit belongs to."""
 
 
-@dataclass(frozen=True)
-class ManifestState:
+class ManifestState(Struct, frozen=True, weakref=True):
     """One manifest version of one branch.
 
     `commits` is a window of the newest commits by id; older ones live in the commit table. `schema` is None while the
@@ -43,7 +44,7 @@ class ManifestState:
     tombstones: Mapping[TableKey, Tombstone]
     commits: Mapping[CommitId, CommitRecord]
     heads: Mapping[str, Head]
-    unknown: tuple[Row, ...] = field(default=(), compare=False)
+    unknown: tuple[Row, ...] = ()
     schema: SchemaRecord | None = None
 
     @property

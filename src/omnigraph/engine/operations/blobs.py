@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.types import Scalar
@@ -25,8 +26,7 @@ HASHED_BYTES_MAX = 1 << 20
 """Blobs up to this size are tagged by their content, larger ones by where they are stored."""
 
 
-@dataclass(frozen=True)
-class BlobSelector:
+class BlobSelector(Struct, frozen=True):
     """Which blob: the property of an entity. `entity` is `node` or `edge` where both have a type of this name."""
 
     type_name: str

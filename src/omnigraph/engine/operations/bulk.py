@@ -7,8 +7,9 @@ without one does everything in this process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import ExecutionError, InputError
@@ -21,8 +22,7 @@ if TYPE_CHECKING:  # The verbs that a bulk engine can take over; who loads a few
     from omnigraph.engine.operations.outcomes import LoadResult
 
 
-@dataclass(frozen=True)
-class BulkPlace:
+class BulkPlace(Struct, frozen=True):
     """Where a bulk engine works: a session of the caller's, or the master and settings to start one with."""
 
     session: Any = None

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from msgspec import Struct
+
 from omnigraph.engine.commit.drift import check
 from omnigraph.engine.coordination.branch_lock import BranchLock, await_branch_changes, cleaning, locked_branch
 from omnigraph.engine.coordination.heartbeat import living_writers
@@ -150,8 +152,7 @@ def cleanup(
     )
 
 
-@dataclass(frozen=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """What is to be kept; a version must be beyond both to go."""
 
     keep_versions: int | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from msgspec import Struct, field
 
 from omnigraph.catalog.arrow import blob_columns, outside_field
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -41,8 +41,7 @@ Batches = Iterator[pa.RecordBatch]
 Entity = NodeType | EdgeType
 
 
-@dataclass(frozen=True)
-class ExportResult:
+class ExportResult(Struct, frozen=True):
     """What an export wrote: the files in loading order, rows per table, and the engine that wrote them."""
 
     files: tuple[str, ...]
@@ -50,8 +49,7 @@ class ExportResult:
     engine: str
 
 
-@dataclass(frozen=True)
-class TableExport:
+class TableExport(Struct, frozen=True):
     """One table of an export; it travels to executors."""
 
     schema: SchemaText
@@ -70,8 +68,7 @@ WriteTable = Callable[[TableExport], list[Any]]
 """Writes a table's files and reports each: its name, rows and part."""
 
 
-@dataclass(frozen=True)
-class FileExport:
+class FileExport(Struct, frozen=True):
     """An export that was looked over and can begin."""
 
     context: GraphContext

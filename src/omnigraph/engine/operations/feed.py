@@ -11,8 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph import failpoints
 from omnigraph.engine.changes import Change, Diff, Values, diff
@@ -39,8 +42,7 @@ _READ_AT_ONCE = 256
 """Changes read before the size of a page is looked at."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How large an answer may be; a change larger than all of it comes alone."""
 
     changes: int = CHANGES_DEFAULT
@@ -148,8 +150,7 @@ class CommitChanges:
         return found if self.next_page_token is None else {**found, "next_page_token": self.next_page_token}
 
 
-@dataclass(frozen=True)
-class FeedRequest:
+class FeedRequest(Struct, frozen=True):
     """What somebody wants to hear, and from where on: exactly one of `cursor`, `page_token` and `start`."""
 
     branch: str = MAIN

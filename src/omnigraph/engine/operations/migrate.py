@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.catalog.arrow import blob_columns, table_schema
@@ -218,8 +219,7 @@ def _refuse_drops(plan: MigrationPlan) -> None:
 # --- what the plan does to tables ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _TableChange:
+class _TableChange(Struct, frozen=True):
     """What happens to one published table: taken, perhaps given other columns, perhaps shown under another key or
     not at all (`new_key` None)."""
 
@@ -232,8 +232,7 @@ class _TableChange:
     fills: tuple[Fill, ...] = ()
 
 
-@dataclass(frozen=True)
-class _SchemaChange:
+class _SchemaChange(Struct, frozen=True, dict=True):
     """A supported plan on one snapshot, as what happens to each table."""
 
     snapshot: Snapshot

@@ -7,13 +7,17 @@ others been changed, the work begins again. Content never changes, so a failure 
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.catalog.indexes import declared_indexes
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -88,8 +92,7 @@ class OptimizeReport:
     commit_id: CommitId | None = None
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """What one table needs, staged on its published version."""
 
     entry: TableEntry
@@ -105,8 +108,7 @@ class _Work:
         return self.compaction is not None or self.has_gaps
 
 
-@dataclass(frozen=True)
-class _Author:
+class _Author(Struct, frozen=True):
     """Who the commit is attributed to, and what it says."""
 
     actor: str | None
@@ -262,7 +264,7 @@ def _commit(
     )
     committed = commit_once(context.recovery, request)
     return committed.commit_id, {
-        key: replace(
+        key: dataclasses.replace(
             _done(work, committed.tables[key].head, committed.snapshot.version), indexes_built=indexed.get(key, ())
         )
         for work in works
@@ -289,7 +291,7 @@ def _index(work: _Work, indexed: dict[TableKey, tuple[str, ...]], head: TableHan
 
 def _done(work: _Work, head: TableHandle, manifest_version: int) -> TableReport:
     before, after = _ids(work.base.fragments()), _ids(head.fragments())
-    return replace(
+    return dataclasses.replace(
         _report(work),
         fragments_removed=len(before - after),
         fragments_added=len(after - before),

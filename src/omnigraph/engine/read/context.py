@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.read.columns.edges import EdgeView
@@ -114,8 +115,7 @@ class Step:
         self.seconds = perf_counter() - self.seconds
 
 
-@dataclass(slots=True)
-class Computed:
+class Computed(Struct):
     """What was computed once for one execution, however often its operators ask for it."""
 
     postings: dict[tuple[TableView, str, str], list[Postings]] = field(default_factory=dict)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.columns.tables import take_rows
@@ -44,8 +44,7 @@ DEFAULTS = ReadOptions()
 Known = Mapping[Expression, pa.Array]
 
 
-@dataclass
-class ReadResult:
+class ReadResult(Struct):
     """The rows of one execution. Columns are fetched when asked for, so a result can be streamed."""
 
     schema: pa.Schema

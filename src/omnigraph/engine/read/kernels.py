@@ -7,11 +7,11 @@ entry of a compressed adjacency; a *pair* is a (start, neighbour) combination, m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -33,8 +33,7 @@ MARKS_BITS_MAX = 28
 """At most this many marks, as a power of two: one bit each."""
 
 
-@dataclass
-class PairTables:
+class PairTables(Struct):
     """Tables that were derived from slots when they were first asked for, because they spare most searches."""
 
     marks: Bytes | None = None
@@ -43,8 +42,7 @@ class PairTables:
     """See `intersect.signatures_of`."""
 
 
-@dataclass(frozen=True)
-class Csr:
+class Csr(Struct, frozen=True, eq=False):
     """Slots grouped by start: those of node `i` are `offsets[i]` up to `offsets[i + 1]`, by neighbour."""
 
     offsets: AnyInts
@@ -57,7 +55,7 @@ class Csr:
     """Above every start that has a slot."""
     neighbour_bound: int
     """Above every neighbour."""
-    tables: PairTables = field(default_factory=PairTables, compare=False, repr=False)
+    tables: PairTables = field(default_factory=PairTables)
 
     @property
     def node_count(self) -> int:

@@ -7,8 +7,9 @@ one table stands in its view, where other states with the same version of that t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from omnigraph.engine.read.columns.edges import EdgeView
 from omnigraph.engine.read.columns.nodes import NodeView
@@ -34,8 +35,7 @@ class OpensTables(Protocol):
         ...
 
 
-@dataclass
-class Conditions:
+class Conditions(Struct):
     """Which nodes satisfy a condition, for conditions that were tested often; see `condition_marks`."""
 
     marks: dict[Hashable, Bools] = field(default_factory=dict)
@@ -43,8 +43,7 @@ class Conditions:
     """By condition, the rows it was tested on so far."""
 
 
-@dataclass
-class Walks:
+class Walks(Struct):
     """By hops, how many ways lead on from each node; see `walk_factors`."""
 
     counts: dict[Hashable, Ints] = field(default_factory=dict)
@@ -135,8 +134,7 @@ class Tables:
         return is_same
 
 
-@dataclass(frozen=True)
-class Successor:
+class Successor(Struct, frozen=True):
     """What was made ready for a state that is not published yet."""
 
     nodes: dict[str, NodeView]

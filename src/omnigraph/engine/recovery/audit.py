@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from omnigraph.engine.recovery.decide import RecoveryKind
 from omnigraph.engine.storage.handle import TableHandle
@@ -38,8 +39,7 @@ RECOVERIES_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class TableOutcome:
+class TableOutcome(Struct, frozen=True):
     """What recovery did to one table: forward, from the expected to the published version; back, from the head to
     the version it was taken back to."""
 
@@ -48,8 +48,7 @@ class TableOutcome:
     to_version: int
 
 
-@dataclass(frozen=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True):
     """What became of one operation; `commit_id` is recovery's own commit, `actor` who the write was for."""
 
     operation_id: OperationId
@@ -156,7 +155,7 @@ def _to_table(new: Sequence[AuditRow]) -> pa.Table:
             "recovery_for_actor": [None if row.actor is None else storable(row.actor) for row in new],
             "operation_id": [row.operation_id for row in new],
             "sidecar_writer_kind": [row.writer_kind for row in new],
-            "per_table_outcomes_json": [json.dumps([o.__dict__ for o in row.outcomes]) for row in new],
+            "per_table_outcomes_json": [json.dumps([asdict(o) for o in row.outcomes]) for row in new],
             "created_at": [row.created_at for row in new],
         },
         schema=RECOVERIES_SCHEMA,

@@ -8,8 +8,9 @@ version and the head, and whether they are all that was planned. Everything here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from omnigraph.engine.coordination.intent import CONFIRMATION_FLOOR, IDENTITY_FLOOR, Effect, WriterKind
 from omnigraph.engine.storage.transactions import COMPENSATES, OPERATION_ID, RESTORES, STEP, TransactionInfo
@@ -53,8 +54,7 @@ _MAINTENANCE_KINDS = frozenset({WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE})
 MAINTENANCE_OPERATIONS = frozenset({"Rewrite", "ReserveFragments", "CreateIndex", "BaseOperation"})
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One effect and its table: the head on the effect's branch, and the version the graph branch publishes.
 
     `commits` are the transactions of the versions above the lower of expected and published, up to the head; `kin`

@@ -7,8 +7,9 @@ One decision for all effects, because a write is visible whole or not at all. Pu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from omnigraph.engine.coordination.intent import WriterKind
 from omnigraph.engine.recovery.classify import TableState
@@ -37,8 +38,7 @@ class RecoveryKind(StrEnum):
     ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """Everything a decision depends on.
 
     `published` says whether the intent's own commit is in the history (None for formats without a commit id),
@@ -60,8 +60,7 @@ class Situation:
     may_restore: bool = False
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """An action, and the outcome its audit row records (None where nothing is recorded)."""
 
     action: Action

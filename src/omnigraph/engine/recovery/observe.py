@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from omnigraph.engine.coordination.context import RecoveryContext
 from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind
@@ -19,8 +19,7 @@ from omnigraph.ids import MAIN, CommitId
 _UNDOING_COMMITS_MAX = 8
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """What was seen of an intent's branch and tables; `snapshot` is None when the branch is gone."""
 
     snapshot: Snapshot | None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.engine.coordination.context import RecoveryContext
 from omnigraph.engine.coordination.intent import Intent, WriterKind
@@ -31,8 +32,7 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 8
 
 
-@dataclass(frozen=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """What became of an intent; `outcome` is None while it is unresolved (deferred)."""
 
     operation_id: OperationId

@@ -6,13 +6,13 @@ Only what the write touches is looked at, so the cost is that of the write.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide, zeros
 from omnigraph.engine.rules.questions import NONE, SHOWN_MAX, Answers
@@ -44,8 +44,7 @@ class CommittedView(Protocol):
         """Every row; asked only when a write replaces a whole table."""
 
 
-@dataclass
-class TableChange:
+class TableChange(Struct):
     """What a write does to one table.
 
     `rows` are final images, one per id. `replaces_table` means that nothing committed survives. `taken` marks the rows

@@ -6,18 +6,17 @@ Pure Arrow over one batch, so the engine and the Spark executors run the very sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog.model import CheckRule, EntityType, RangeRule
 from omnigraph.engine.values.columns import PROBLEMS_MAX
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A broken rule: the position of the row in its batch, and the sentence for the user."""
 
     row: int

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.migration import EXISTING_ROWS_BREAK_RULE, NULLABLE_MADE_REQUIRED
@@ -77,8 +78,7 @@ def _depends_on_rows(step: Step) -> bool:
     return isinstance(step, DropType | DropProperty | MakeRequired | SetEnum | ChangeCardinality)
 
 
-@dataclass
-class _Broken:
+class _Broken(Struct):
     """The rows that break a rule: how many, and the first by id."""
 
     count: int = 0
@@ -92,8 +92,7 @@ class _Broken:
         self.first = sorted(found, key=lambda row: row.id)[:ROWS_SHOWN_MAX]
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """The rows of one table, as they are stored and as they will be."""
 
     handle: TableHandle

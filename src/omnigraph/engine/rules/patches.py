@@ -6,13 +6,13 @@ theirs, so that a record is refused for the same reasons in the same words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.keys import id_from_key
@@ -37,8 +37,7 @@ class Committed(Protocol):
         """Whole rows by address, blobs as they were given, in the order asked for."""
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """Whole images of the entities that records change, where these lie, and what is wrong, by ascending row.
 
     The images are only of use while nothing is wrong.

@@ -8,8 +8,9 @@ Arrow in memory, slices of files, Spark joins. What an answer means is said by t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.rules.statement import Answer, Degree, End, Finding, Identity, Rule, Unique, rules_of
@@ -20,8 +21,7 @@ ACROSS_ROWS = (Rule.UNIQUE, Rule.REFERENCE, Rule.CARDINALITY)
 """The kinds of rules that no row breaks by itself, in the order in which they are tried."""
 
 
-@dataclass(frozen=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """The first violations by position, and how many there are."""
 
     shown: Sequence[Answer]
@@ -60,8 +60,7 @@ class Questions(Protocol):
         """Touched sources with too many or too few edges afterwards; the values are the source and its edges."""
 
 
-@dataclass
-class Findings:
+class Findings(Struct):
     """Violations of one kind: some of them in full, and how many there are.
 
     `conflict` is an id that had to be new and is taken; it goes before all others.

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from omnigraph.catalog.derived import once
 from omnigraph.catalog.model import Catalog, EdgeType
@@ -40,8 +41,7 @@ class Answer(NamedTuple):
     related: str | None = None
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule that would be broken: by which entity (None where it is a number of them), in which columns.
 
     `related` is the other party: the node that an end names or that has too many edges, the holder of a unique value.
@@ -56,8 +56,7 @@ class Finding:
     position: int = NOWHERE
 
 
-@dataclass(frozen=True)
-class Unique:
+class Unique(Struct, frozen=True):
     """No two entities of a type have the same values in these columns; a tuple with a null is exempt."""
 
     entity: Entity
@@ -75,8 +74,7 @@ class Unique:
         return f"@unique violation: another {self.entity.name} already has ({names}) = ({shown})"
 
 
-@dataclass(frozen=True)
-class Identity(Unique):
+class Identity(Unique, frozen=True):
     """No two records of one input have the same id, except that the last one counts where ids are free."""
 
     columns: tuple[str, ...] = ("id",)
@@ -102,8 +100,7 @@ class Identity(Unique):
         return f"@unique violation: the input has {what} twice"
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """One end of the edges of a type, `src` or `dst`, names a node of a type."""
 
     edge: EdgeType
@@ -126,8 +123,7 @@ class End:
         return Finding(Rule.REFERENCE, self.edge.table_key, edge, (self.column,), node, message, position)
 
 
-@dataclass(frozen=True)
-class Degree:
+class Degree(Struct, frozen=True):
     """How many edges of a type a source may have."""
 
     edge: EdgeType
@@ -145,8 +141,7 @@ class Degree:
         return Finding(Rule.CARDINALITY, edge.table_key, None, (), source, message, answer.position)
 
 
-@dataclass(frozen=True)
-class TableRules:
+class TableRules(Struct, frozen=True):
     """What holds for the rows of one table; `named_by` are the ends of edges that need its nodes."""
 
     identity: Identity

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.engine.storage.folding import covered_by_index, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
@@ -40,8 +41,7 @@ APPENDED_ROWS_MIN = 100_000
 """From so many new rows on they are appended by a commit of their own."""
 
 
-@dataclass
-class Adopted:
+class Adopted(Struct):
     """Fragments that a line takes over, under their new numbers, and those whose rows have to be written instead."""
 
     fragments: list[FragmentMetadata] = field(default_factory=list)
@@ -166,8 +166,7 @@ def _side_by_side(store: TableStore, moves: Sequence[Sequence[tuple[str, str]]])
     return [done.result() for done in running]
 
 
-@dataclass(frozen=True)
-class StagedAdoption:
+class StagedAdoption(Struct, frozen=True):
     """The first commit of a table that takes fragments over, and what is appended behind it."""
 
     first: StagedWrite | None
@@ -185,8 +184,7 @@ class StagedAdoption:
         return StagedWrite(head.version, operation, self.rows_appended, 0, strict=False)
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """What others have written for a table: new fragments, and fragments of it with other deletions, as texts."""
 
     written: tuple[str, ...] = ()

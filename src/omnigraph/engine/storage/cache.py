@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -23,8 +24,7 @@ GENERATIONS = 8
 """How many generations of one thing are kept, so that readers of a few states do not take turns making theirs."""
 
 
-@dataclass(frozen=True)
-class CacheUse:
+class CacheUse(Struct, frozen=True):
     """What a cache holds now and how it has served so far."""
 
     entries: int

@@ -14,7 +14,6 @@ import operator
 import threading
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key, sorted_key
@@ -47,16 +47,14 @@ Hits = list[tuple[FragmentInfo, Offsets]]
 """Rows by fragment, in storage order; deleted ones may be among them."""
 
 
-@dataclass
-class Searches:
+class Searches(Struct):
     """How often one column of one fragment was searched; the lock lets one thread sort it."""
 
     count: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@dataclass
-class CachedColumn:
+class CachedColumn(Struct):
     """One column of one fragment, every physical row of it; `files` and `field_id` say which."""
 
     values: pa.Array
@@ -127,8 +125,7 @@ def find_in_all(columns: Sequence[CachedColumn], wanted: pa.Array) -> list[Offse
     return [found[place] if place in found else column.find(wanted) for place, column in enumerate(columns)]
 
 
-@dataclass(frozen=True)
-class JoinedColumn:
+class JoinedColumn(Struct, frozen=True, dict=True):
     """One column of several small fragments, searched as one; `parts` are the values of each of them."""
 
     parts: tuple[pa.Array, ...]
@@ -293,8 +290,7 @@ class ColumnCache:
         return joined
 
 
-@dataclass(frozen=True)
-class _Searched:
+class _Searched(Struct, frozen=True):
     """The fragments of a version that are searched one by one, and those that are searched as one."""
 
     large: tuple[FragmentInfo, ...]

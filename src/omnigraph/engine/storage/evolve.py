@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation, batch_udf
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
+from msgspec import Struct
 
 from omnigraph.engine.storage.handle import HIGHEST_FIELD, ORIGINS, TableHandle
 from omnigraph.engine.storage.lance_internals.columns import Column, columns_of, schema_of
@@ -36,8 +36,7 @@ _READ_FOR_LENGTH = "id"
 """The column that is read where a new one follows from none: every table has it, and it tells the number of rows."""
 
 
-@dataclass(frozen=True)
-class Fill:
+class Fill(Struct, frozen=True):
     """Where the values of a column come from: from an old one, cast, and a default where there is none."""
 
     name: str

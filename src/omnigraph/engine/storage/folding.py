@@ -9,10 +9,10 @@ seen under it; so fragments that an index covers are left to `optimize`, which r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from lance.fragment import FragmentMetadata
 from lance.optimize import Compaction, CompactionTask, RewriteResult
+from msgspec import Struct, field
 
 from omnigraph.engine.storage import batches
 from omnigraph.engine.storage.handle import TableHandle
@@ -28,8 +28,7 @@ FOLD_FRAGMENTS = 32
 FOLD_RUN = FOLD_FRAGMENTS // 2
 
 
-@dataclass
-class Folded:
+class Folded(Struct):
     """Fragments that hold the rows of others, each `kept` under the number of one it replaces."""
 
     kept: list[FragmentMetadata] = field(default_factory=list)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.batches import read_all, read_stream, take_offsets
@@ -45,8 +45,7 @@ ORIGINS = "omnigraph:column_origins"
 """The schema fact that remembers which column one with other values or another type continues, by their numbers."""
 
 
-@dataclass(frozen=True)
-class FragmentInfo:
+class FragmentInfo(Struct, frozen=True):
     """One fragment of a table at one version.
 
     `files` are the names of its data files, unique for all time; `deletion_key` names its deletion file, None without
@@ -65,8 +64,7 @@ class FragmentInfo:
         return self.physical_rows - self.deleted_rows
 
 
-@dataclass(frozen=True)
-class IndexInfo:
+class IndexInfo(Struct, frozen=True):
     """A part of an index: its kind as Lance names it, the fragments it covers and the version it was built at.
 
     All parts of one index have its name.

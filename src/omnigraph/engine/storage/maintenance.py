@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import lance
 import numpy as np
 from lance import LanceOperation
 from lance.optimize import Compaction
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.catalog.indexes import IndexKind, IndexSpec
 from omnigraph.engine.storage.folding import Folded, rewrite
@@ -29,8 +30,7 @@ COMPACTED_ROWS = 1_048_576
 SEGMENTS_MAX = 4
 
 
-@dataclass(frozen=True)
-class IndexGap:
+class IndexGap(Struct, frozen=True):
     """What an index of a table lacks: everything, or the fragments it does not cover."""
 
     spec: IndexSpec

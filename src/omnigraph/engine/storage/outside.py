@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import obstore
+from msgspec import Struct
 from obstore.exceptions import BaseError
 from obstore.store import from_url
 
@@ -24,8 +24,7 @@ FILE = "file"
 _LOCAL_HOSTS = ("", "localhost")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A URI, decoded: `parts` are the components of its path, none of them empty or a dot."""
 
     scheme: str

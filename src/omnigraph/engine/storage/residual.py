@@ -7,8 +7,9 @@ writes and moves a head at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.lance_internals.files import TABLE_FOLDERS, VERSIONS, branch_location, branch_ref
@@ -52,8 +53,7 @@ class Tables(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class CleanupStats:
+class CleanupStats(Struct, frozen=True):
     """What a removal of old versions freed."""
 
     bytes_removed: int

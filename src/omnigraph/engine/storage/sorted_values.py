@@ -8,7 +8,6 @@ rows are among the rows: which of them live belongs to a version.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 
@@ -49,8 +49,7 @@ class SortedValues(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SortedNumbers:
+class SortedNumbers(Struct, frozen=True):
     """Values of fixed width in order."""
 
     values: npt.NDArray[Any]
@@ -91,8 +90,7 @@ class SortedNumbers:
         return SortedNumbers(np.insert(self.values, places, more.values), rows)
 
 
-@dataclass(frozen=True)
-class SortedTexts:
+class SortedTexts(Struct, frozen=True, dict=True):
     """Texts in order, found by the eight bytes that follow what all of them begin with.
 
     Comparing integers is many times quicker than comparing texts one call at a time; where several texts share their

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import lance
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from msgspec import Struct
 
 from omnigraph.engine.storage.folding import Folded, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
@@ -35,8 +35,7 @@ Fold: TypeAlias = Callable[[TableHandle, Collection[int]], Folded]
 ROWS_PER_FILE = 1_048_576
 
 
-@dataclass(frozen=True)
-class StagedWrite:
+class StagedWrite(Struct, frozen=True, eq=False):
     """One uncommitted transaction on one table.
 
     `files` are the new files below the table's location, for syncing.
@@ -46,14 +45,14 @@ class StagedWrite:
     operation: LanceOperation.BaseOperation
     rows_added: int
     rows_removed: int
-    files: tuple[str, ...] = field(default=(), compare=False)
+    files: tuple[str, ...] = ()
     keeps_rows: bool = False
     """True for an index build: it may be committed on top of a later version of its own writer."""
-    touched: frozenset[int] | None = field(default=None, compare=False)
+    touched: frozenset[int] | None = None
     """The fragments of the base that are changed or gone afterwards; None when that may be any of them."""
-    has_older_files: bool = field(default=False, compare=False)
+    has_older_files: bool = False
     """True when some of the files were written before the write that staged this began."""
-    synced: tuple[str, ...] | None = field(default=None, compare=False)
+    synced: tuple[str, ...] | None = None
     """The files that were synced when they had been written, as `files` names them; None when none were."""
     strict: bool = True
     """True when Lance itself refuses the operation if the base is not the head; otherwise it may land further on."""

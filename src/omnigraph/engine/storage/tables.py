@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -17,6 +16,7 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
+from msgspec.structs import replace
 
 from omnigraph.engine.storage.durability import Durability, is_full, sync_files
 from omnigraph.engine.storage.forked import check_process, note_use

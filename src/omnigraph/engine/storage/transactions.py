@@ -6,9 +6,9 @@ A commit carries properties, by which recovery knows whose it is and never guess
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lance import LanceDataset
+from msgspec import Struct
 
 from omnigraph.engine.storage.translate import translated
 
@@ -22,8 +22,7 @@ RESTORES = "omnigraph.restores"
 """The version whose content came back with that."""
 
 
-@dataclass(frozen=True)
-class TransactionInfo:
+class TransactionInfo(Struct, frozen=True):
     """What one version of a table was made by; `operation` is None when Lance cannot tell."""
 
     version: int

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog.arrow import BLOB_STORAGE, arrow_type
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
@@ -32,8 +32,7 @@ BLOB_STRUCT = BLOB_STORAGE
 _BASE64 = "base64:"
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A value that does not fit: its position in the column, and why."""
 
     row: int

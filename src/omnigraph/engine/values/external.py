@@ -9,12 +9,12 @@ rewrites their row, and are nobody's business here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.types import Scalar
@@ -24,16 +24,14 @@ from omnigraph.engine.values.entities import Entity
 from omnigraph.errors import ConstraintError, ExternalBlobError, StorageError
 
 
-@dataclass(frozen=True)
-class _Unreadable(Problem):
+class _Unreadable(Problem, frozen=True):
     """Bytes that are allowed and cannot be read."""
 
     uri: str
     reason: str
 
 
-@dataclass(frozen=True)
-class ExternalBlobs:
+class ExternalBlobs(Struct, frozen=True, dict=True):
     """The bases new references may lie under; without any, none is allowed. It travels to executors."""
 
     bases: tuple[str, ...] = ()

@@ -8,11 +8,11 @@ alike, and both ask the same tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.columns import Offsets
@@ -33,8 +33,7 @@ def nothing_hidden(ids: pa.Array, addresses: Addresses) -> Mask:
     return np.zeros(len(ids), dtype=np.bool_)
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """Rows whose column holds one of these values, exactly as they are stored."""
 
     column: str
@@ -45,8 +44,7 @@ class Probe:
         return self.values if self.values.type == kind else self.values.cast(kind)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Which rows are meant: those the probe finds, or all, as far as every test holds for them.
 
     `risky` tests are those that some values make fail: they are asked after the others, and only of rows that exist.

@@ -14,9 +14,9 @@ import json
 import logging
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.engine.coordination.heartbeat import Heartbeat
 from omnigraph.engine.storage import folding
@@ -41,8 +41,7 @@ SEARCHED = ("id", "src", "dst")
 """The columns that nearly every write searches."""
 
 
-@dataclass(frozen=True)
-class FoldAhead:
+class FoldAhead(Struct, frozen=True):
     """A fold of one table: what it was made of, when, and what it is."""
 
     objects: ObjectStore

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.changes.kept import KeptDiffs
@@ -21,8 +22,7 @@ from omnigraph.engine.write.queue import WriteQueues
 from omnigraph.ids import MAIN, Moment, check_actor, parse_branch
 
 
-@dataclass(frozen=True)
-class GraphContext:
+class GraphContext(Struct, frozen=True, eq=False, dict=True):
     """One graph, opened: its storage, its manifest and the schema it was opened with.
 
     `read_only` contexts refuse every write before it starts; a `gate` decides who may write.
@@ -34,12 +34,12 @@ class GraphContext:
     schema_source: str
     read_only: bool = False
     external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
-    gate: WriteGate | None = field(default=None, compare=False)
-    folds: FoldsAhead = field(default_factory=FoldsAhead, compare=False)
-    kept_diffs: KeptDiffs = field(default_factory=KeptDiffs, compare=False)
-    listener: PublishListener = field(default_factory=Nobody, compare=False)
+    gate: WriteGate | None = None
+    folds: FoldsAhead = field(default_factory=FoldsAhead)
+    kept_diffs: KeptDiffs = field(default_factory=KeptDiffs)
+    listener: PublishListener = field(default_factory=Nobody)
     """Who hears of what is committed: the reader of the graph, where there is one."""
-    queues: WriteQueues | None = field(default=None, compare=False)
+    queues: WriteQueues | None = None
     """Where writes wait for each other to be published together; None where each is published by itself."""
     limits: WriteLimits = field(default_factory=WriteLimits)
     """How large a mutation or a load may be that is not given limits of its own."""

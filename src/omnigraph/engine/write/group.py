@@ -10,10 +10,13 @@ its own outcome once the commit is there. Nobody waits for company: a write that
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.commit.path import Committed
 from omnigraph.engine.coordination.intent import WriterKind
@@ -46,8 +49,7 @@ _HISTORY_MAX = 1_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Joining(Generic[T]):
+class Joining(Struct, Generic[T], frozen=True):
     """A write that may be published together with others: what `write` is told of it, and how a commit lists it."""
 
     context: GraphContext
@@ -69,7 +71,9 @@ class Joining(Generic[T]):
         """The write as a commit lists it, with the properties it would have by itself."""
         known = dict(properties)
         message, key = known.pop(MESSAGE, None), known.pop(KEY, None)
-        return replace(self.told(value), actor_id=self.request.actor, message=message, key=key, properties=known)
+        return dataclasses.replace(
+            self.told(value), actor_id=self.request.actor, message=message, key=key, properties=known
+        )
 
 
 def write_together(joining: Joining[T], *, base: Snapshot | None = None, apart: bool = False) -> Written[T]:

@@ -9,13 +9,13 @@ before it are published. A row of the layer has an address like any other, in a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.manifest.snapshot import Snapshot
@@ -35,8 +35,7 @@ CHUNKS_MAX = 16
 """So many writes are kept as they came; then their rows are put together."""
 
 
-@dataclass
-class LaidTable:
+class LaidTable(Struct, dict=True):
     """What earlier writes did to one table: its new images, what lies under them, and the committed rows now gone."""
 
     entity: Entity

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.errors import LimitError
 from omnigraph.ids import TableKey
 
 
-@dataclass(frozen=True)
-class WriteLimits:
+class WriteLimits(Struct, frozen=True):
     """How much one write may put into one table, where that is bounded; replacing a whole table is exempt.
 
     Nothing is bounded unless somebody asks for it: the strict commit has no key filter that could fill up, so memory

@@ -9,11 +9,11 @@ be updated in blocks. `find_committed` and `whole_rows` do the same for one stat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
@@ -33,8 +33,7 @@ FEW_ROWS = 64
 """A statement that means more rows than this reads them by itself."""
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The entities one statement means."""
 
     entity: Entity
@@ -49,8 +48,7 @@ class Selection:
         return probe.column, probe.values[0]
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """Rows of one table read ahead, by ascending address."""
 
     addresses: Addresses

@@ -10,13 +10,13 @@ the same out from everything at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.rules.validate import repeated_rows
@@ -35,8 +35,7 @@ LIST_IDS = 256
 Marks: TypeAlias = npt.NDArray[np.uint8]
 
 
-@dataclass
-class Images:
+class Images(Struct):
     """Images with what is known of the committed rows under them."""
 
     rows: pa.Table
@@ -68,8 +67,7 @@ class Images:
         return Images(rows, under, np.concatenate([part.addresses for part in parts]), True)
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     """A run of images whose columns are searched as committed ones are."""
 
     images: Images

@@ -7,13 +7,13 @@ known not to, or still has to be looked up, so that nothing is looked up twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -59,8 +59,7 @@ class Under:
     A_ROW: Final = 2
 
 
-@dataclass
-class Resolved:
+class Resolved(Struct):
     """The final images of a table, told apart: rows that are new, and rows that supersede a committed one."""
 
     rows: pa.Table
@@ -84,8 +83,7 @@ class Resolved:
         return chosen
 
 
-@dataclass
-class PendingTable:
+class PendingTable(Struct):
     """Everything one write does to one table."""
 
     entity: Entity

@@ -7,10 +7,10 @@ searched column by column in memory; only the rows that match are read whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -24,8 +24,7 @@ from omnigraph.engine.write.rows import NO_ADDRESSES
 from omnigraph.engine.write.transaction import Transaction
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """Committed rows that match, by address, in storage order unless said otherwise.
 
     Of edges the sources are known, unless they are of a type whose sources may have any number of them.

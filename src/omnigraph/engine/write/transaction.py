@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
@@ -54,8 +55,7 @@ PARALLEL_ROWS = 50_000
 STAGING_THREADS = 8
 
 
-@dataclass(frozen=True)
-class WriteRequest:
+class WriteRequest(Struct, frozen=True):
     """Who wants to write where, and under which conditions."""
 
     branch: str
@@ -72,7 +72,7 @@ class WriteRequest:
     """Called when every table has its commit and only the publish is left; it must not fail."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "properties", {**attached(), **self.properties})
+        force_setattr(self, "properties", {**attached(), **self.properties})
         # The commit keeps these for ever, so what cannot be stored for ever is refused before anything is staged.
         if self.actor is not None:
             check_text(self.actor, "the actor")
@@ -80,8 +80,7 @@ class WriteRequest:
             check_text(value, f"the commit property '{check_text(name, 'the name of a commit property')}'")
 
 
-@dataclass
-class TableWrite:
+class TableWrite(Struct):
     """The one change of one table, ready to be staged and committed."""
 
     table_key: TableKey

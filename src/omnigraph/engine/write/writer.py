@@ -11,8 +11,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.path import Committed
@@ -47,8 +48,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True)
-class Written(Generic[T]):
+class Written(Struct, Generic[T], frozen=True):
     """What `prepare` returned, and the commit it became; `committed` is None when nothing had to change."""
 
     value: T

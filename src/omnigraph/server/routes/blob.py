@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from fastapi import APIRouter
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -43,8 +43,7 @@ _ANSWERS = {
 }
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """One blob in one state of the graph."""
 
     catalog: Catalog

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import IO, Any, cast
 
 from fastapi import APIRouter
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -135,7 +136,7 @@ class _Loading:
         """The load as the queue takes it."""
 
         def told(result: LoadResult) -> Mapping[str, Any]:
-            return shape(replace(result, base_branch=self.base, branch_created=self._creates))
+            return shape(dataclasses.replace(result, base_branch=self.base, branch_created=self._creates))
 
         return Write(
             self.branch,

@@ -3,12 +3,12 @@
 import multiprocessing
 import shutil
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.unit.engine.manifest.publishers import (
     KILLED,
     advance,

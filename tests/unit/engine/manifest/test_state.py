@@ -1,11 +1,12 @@
 """What the rows of a manifest mean, without a disk."""
 
+import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import UpdateTable
@@ -167,10 +168,9 @@ def test_a_missing_stamp_means_the_first_format() -> None:
 
 def test_a_record_is_spelled_once_and_as_an_equal_one_would_be() -> None:
     entry = TableEntry(PERSON, "nodes/p", 3, None, 7, metadata={"written_by": "01OP"})
-    spelled = [(records.commit_row, GENESIS), (records.entry_row, entry)]
-    for spell, record in spelled:
+    commit = (records.commit_row, GENESIS, dataclasses.replace(GENESIS))
+    for spell, record, again in (commit, (records.entry_row, entry, replace(entry))):
         assert spell(record) is spell(record)
-        again = replace(record)
         assert spell(again) == spell(record)
         assert spell(again) is not spell(record)
     moved = replace(entry, version=4)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from omnigraph.engine.coordination.owner import this_process
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from omnigraph.engine.coordination.owner import (
     Liveness,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, HandWriter, names_in, reopen
 
 from omnigraph.engine.commit.drift import DriftKind, check, find_drift, undo_late

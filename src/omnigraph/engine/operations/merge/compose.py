@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -26,8 +26,7 @@ COMPOSED_ROWS = 1_024
 """Rows whose columns are compared at once."""
 
 
-@dataclass(frozen=True)
-class Mixed:
+class Mixed(Struct, frozen=True):
     """Entities that become ours with some columns of theirs; nothing is read until they are written."""
 
     ids: pa.Array

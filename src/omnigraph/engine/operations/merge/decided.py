@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -25,8 +25,7 @@ DESCRIBED_AT_ONCE = 256
 """Conflicts whose images are in memory at once."""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Some entities, and where base, theirs and ours have them."""
 
     ids: pa.Array
@@ -45,8 +44,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """Rows of some version that the target gets as they are, and where it has these entities now."""
 
     ids: pa.Array
@@ -62,8 +60,7 @@ class Taken:
         return Taken(wide.take(self.ids, places), self.rows.where(places), self.over.where(places))
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """Rows that are on no branch, and where the target has these entities now."""
 
     rows: pa.Table
@@ -75,8 +72,7 @@ class Written:
         return wide.one_array(self.rows.column("id")).cast(pa.large_string())
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """Entities that the target loses."""
 
     ids: pa.Array
@@ -91,8 +87,7 @@ class Removed:
         return Removed(wide.take(self.ids, places), self.over.where(places))
 
 
-@dataclass
-class TableMerge:
+class TableMerge(Struct):
     """What the target gets of one table."""
 
     key: TableKey
@@ -168,8 +163,7 @@ class TableMerge:
         self.written = [part for part in left if part.rows.num_rows]
 
 
-@dataclass(frozen=True)
-class OpenRows:
+class OpenRows(Struct, frozen=True):
     """Entities of one table that both sides have changed differently, by ascending id."""
 
     key: TableKey

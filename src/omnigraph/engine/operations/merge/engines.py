@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from omnigraph.engine.ingest.choice import EngineChoice, choose_by_rows
 from omnigraph.errors import ExecutionError, InputError
@@ -24,8 +25,7 @@ class MergeEngine(Protocol):
         """Its workers; starts it if need be, and says so."""
 
 
-@dataclass(frozen=True)
-class EngineQuestion:
+class EngineQuestion(Struct, frozen=True):
     """What the caller of a merge says about its engine."""
 
     engine: str = "auto"

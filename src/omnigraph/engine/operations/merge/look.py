@@ -5,12 +5,14 @@ Nothing is written here. The source is what it was when the merge was asked for;
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.changes.delta import Delta, delta
@@ -41,8 +43,7 @@ MIRRORED_SHARE = 2
 """A table with indexes of which one row in so many would be replaced is compared instead, because its indexes go."""
 
 
-@dataclass
-class Looked:
+class Looked(Struct):
     """What a merge would do to one state of its target."""
 
     plan: MergePlan
@@ -120,8 +121,7 @@ def _counts(target: TableHandle, source: TableHandle, touched: Delta) -> tuple[i
     return added - updated, updated, removed - updated, False
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """What is asked about one merge, besides its states."""
 
     strategy: Strategy | None
@@ -160,7 +160,7 @@ def three_way(
             resolve(found, question.resolving)
             settle_edges(found)
         tables[key] = found
-    looked = Looked(replace(plan, engine=choice.engine, engine_reason=choice.reason), tables, crew=crew)
+    looked = Looked(dataclasses.replace(plan, engine=choice.engine, engine_reason=choice.reason), tables, crew=crew)
     if plan.outcome is not Outcome.FAST_FORWARD:
         looked.broken = _settle_rules(sides, looked, view, question)
     if question.resolving.has_idle_rules:

@@ -8,12 +8,12 @@ entities that both sides have touched, and where exact numbers are wanted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.changes.equality import Bools
@@ -43,8 +43,7 @@ Touched = Callable[[TableHandle, TableHandle], RowChanges]
 """What may differ between two versions, paired by id."""
 
 
-@dataclass(frozen=True)
-class TableSides:
+class TableSides(Struct, frozen=True):
     """One table as the states of a merge have it, and how its entities are found.
 
     After merges that crossed each other there is no one state the branches parted from; then `crossed` says where the
@@ -168,8 +167,7 @@ def _all_that_differs(sides: TableSides, found: TableMerge) -> Rows:
 # --- what both touched -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Meeting:
+class _Meeting(Struct, frozen=True):
     """Entities that both sides have touched."""
 
     found: TableMerge

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict, Order
@@ -41,8 +42,7 @@ _BY_KIND: dict[ConflictKind, tuple[Take, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """What shall count: one side, or the row with some properties set."""
 
     take: Take

@@ -8,7 +8,8 @@ conflict, of the same kinds and settled in the same ways as in any merge. *Their
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from omnigraph.engine.commit.stale import StaleWrite
 from omnigraph.engine.coordination.intent import WriterKind
@@ -25,8 +26,7 @@ from omnigraph.errors import ConflictError, InputError, InternalError, Precondit
 from omnigraph.ids import MAIN, CommitId, parse_branch
 
 
-@dataclass(frozen=True)
-class RevertRequest:
+class RevertRequest(Struct, frozen=True):
     """Which commit is to be undone where, and what counts where it was changed again since."""
 
     commit: str

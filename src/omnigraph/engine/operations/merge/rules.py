@@ -8,13 +8,13 @@ besides. A resolution of a broken rule says for single entities whose state shal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
@@ -97,8 +97,7 @@ class _Whose(StrEnum):
     ABSENT = "absent"
 
 
-@dataclass
-class Settlement:
+class Settlement(Struct):
     """What the resolutions of broken rules make of single entities."""
 
     whose: dict[tuple[TableKey, str], _Whose]

@@ -7,11 +7,14 @@ moves meanwhile is planned again.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.fence import BranchFence
@@ -48,8 +51,7 @@ from omnigraph.errors import (
 from omnigraph.ids import MAIN, CommitId, TableKey, parse_branch
 
 
-@dataclass(frozen=True)
-class MergeRequest:
+class MergeRequest(Struct, frozen=True):
     """What is to be merged into what, and what counts where the two disagree."""
 
     source: str
@@ -67,8 +69,7 @@ class MergeRequest:
     engine: EngineQuestion = field(default_factory=EngineQuestion)
 
 
-@dataclass(frozen=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """A merge that is ready to be staged: the state it was planned on, the plan, and what the commit records of it."""
 
     base: Snapshot
@@ -127,7 +128,7 @@ def plan_merge(context: GraphContext, request: MergeRequest) -> MergePlan:
         As `merge_branch`, but for conflicts, which are part of the plan.
     """
     looked = _look(context, request)
-    return replace(
+    return dataclasses.replace(
         looked.plan,
         types=type_merges(looked),
         conflicts=tuple(islice(looked.conflicts(), CONFLICTS_SHOWN)),
@@ -178,7 +179,7 @@ def result_of(snapshot: Snapshot, looked: Looked, actor: str | None) -> MergeRes
     head = snapshot.head
     if head is None:
         raise InternalError(f"the merge into '{looked.plan.target}' left no commit")
-    plan = replace(looked.plan, types=type_merges(looked))
+    plan = dataclasses.replace(looked.plan, types=type_merges(looked))
     return MergeResult(plan, plan.outcome, head, actor)
 
 
@@ -224,7 +225,7 @@ class Merging:
     def foretell(self) -> None:
         """Let whoever asked for the merge hear what it will report, now that only its commit is missing."""
         if self._hear is not None and self._looked is not None:
-            plan = replace(self._looked.plan, types=type_merges(self._looked))
+            plan = dataclasses.replace(self._looked.plan, types=type_merges(self._looked))
             self._hear(MergeResult(plan, plan.outcome, None, self._request.actor))
 
     def check_target(self, ours: Snapshot) -> None:
@@ -268,7 +269,7 @@ class Merging:
             raise _AlreadyThere
         resolving = self._resolving()
         if plan.outcome is Outcome.FAST_FORWARD and not exact and not resolving.given:
-            plan = replace(plan, engine_reason="a fast-forward takes files over and reads no row")
+            plan = dataclasses.replace(plan, engine_reason="a fast-forward takes files over and reads no row")
             found = fast_forward(plan, self.theirs, ours, self._context.catalog)
             if found is not None:
                 return found
@@ -280,7 +281,7 @@ class Merging:
             for how, number in table.resolved.items():
                 resolved[how] = resolved.get(how, 0) + number
         shown = [(t.key.partition(":")[2], *pair) for t in tables for pair in t.parallel]
-        looked.plan = replace(
+        looked.plan = dataclasses.replace(
             looked.plan,
             resolved=resolved,
             parallel_edges=sum(table.parallel_edges for table in tables),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.engine.changes.delta import Delta, delta, descends, only_rewritten
 from omnigraph.engine.changes.diff import State, same_version
@@ -29,8 +29,7 @@ RELOADED_SHARE = 2
 """A table of which one row in so many came anew was reloaded, and most of it has probably not changed."""
 
 
-@dataclass
-class Sides:
+class Sides(Struct):
     """The states of one merge."""
 
     theirs: State
@@ -71,8 +70,7 @@ class Sides:
             raise base_is_gone(str(base.head), gone) from gone
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two versions of a table, and the rows they do not share."""
 
     older: TableHandle

@@ -7,7 +7,6 @@ is left, single rows of larger fragments and rows that are on no branch, is writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -15,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.engine.changes.delta import Candidates, Delta, live_rows
 from omnigraph.engine.changes.located import Located
@@ -59,8 +59,7 @@ class Elsewhere(Protocol):
         """Write the rows that are written anew, and the deletion files of those that go."""
 
 
-@dataclass
-class Move:
+class Move(Struct):
     """One table on its way: what is taken from where, and how it went."""
 
     entity: Entity

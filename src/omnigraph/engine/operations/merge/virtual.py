@@ -9,12 +9,12 @@ conflict. What the ancestors parted from may be several commits again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.engine.changes.located import Located, three_way
 from omnigraph.engine.changes.rows import Kind, RowChanges
@@ -49,8 +49,7 @@ def base_is_gone(commit: str, gone: Exception) -> MergeBaseError:
     )
 
 
-@dataclass(frozen=True)
-class Ancestors:
+class Ancestors(Struct, frozen=True):
     """The newest common ancestors of two branches; of several, also what each has in common with those before it."""
 
     bases: tuple[CommitId, ...]

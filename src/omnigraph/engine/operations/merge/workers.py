@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -64,8 +64,7 @@ class Workers(Protocol):
         """Have rows of this process acted on, those with the same `group` together; what all gave, in any order."""
 
 
-@dataclass(frozen=True)
-class Crew:
+class Crew(Struct, frozen=True):
     """Workers, and what they need to know of the graph: where it is, and its schema."""
 
     workers: Workers
@@ -83,8 +82,7 @@ class _What(IntEnum):
     """Not an entity: what a group tells of itself."""
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """Some rows of one fragment whose ids are needed, all live ones where no offsets are given."""
 
     source: int
@@ -94,8 +92,7 @@ class _Read:
     rows: int
 
 
-@dataclass(frozen=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """All of them, by task."""
 
     tasks: tuple[list[_Read], ...]
@@ -106,8 +103,7 @@ class _Reading:
             yield _read_ids(each)
 
 
-@dataclass(frozen=True)
-class TableTask:
+class TableTask(Struct, frozen=True):
     """One table of a merge, as workers get it: versions by number, and which of them are compared.
 
     The rows of pair `n` come from source `2n` (the older version) and `2n + 1`; the last source holds rows of ours that

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.changes.located import Located
@@ -36,8 +36,7 @@ WROTE = pa.schema([("kind", pa.string()), ("fragment", pa.int64()), ("payload", 
 _PLACES = ("which", "at", "theirs_which", "theirs_at")
 
 
-@dataclass(frozen=True)
-class _Writer:
+class _Writer(Struct, frozen=True):
     """What a worker needs to know: the type, the versions rows are read from by number, and the table."""
 
     schema: SchemaText
@@ -71,8 +70,7 @@ class _Writer:
         return _wrote([("emptied" if text is None else "changed", number, text or "")])
 
 
-@dataclass(frozen=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """Writes what one merge writes, by workers."""
 
     crew: Crew

@@ -7,13 +7,13 @@ evaluation that queries use: the table's columns as the properties of the row, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import NodeType
@@ -45,8 +45,7 @@ from omnigraph.plan.types import operands_of, variables_of
 Known = Mapping[Expression, pa.Array]
 
 
-@dataclass(frozen=True)
-class StatementRows:
+class StatementRows(Struct, frozen=True):
     """Rows of a table with what is known of them beside: where an expression of a statement finds its columns."""
 
     length: int
@@ -95,8 +94,7 @@ def depends(predicate: Predicate) -> bool:
     return any(reads_match(operand) for operand in operands_of(predicate))
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """Judges rows by the conditions of statements; `context` holds the parameters and the moment of the mutation."""
 
     context: Context

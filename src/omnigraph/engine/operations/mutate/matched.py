@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.operations.mutate.judging import Known, StatementRows, no_columns
@@ -22,8 +22,7 @@ from omnigraph.ids import TableKey, edge_key, node_key
 from omnigraph.plan.operators import Pattern, PropertyRef, ReadPlan
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where the reads of one attempt find what they need."""
 
     state: ReadState
@@ -48,8 +47,7 @@ def _tables(pattern: Pattern) -> set[TableKey]:
     return found
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The rows that statements run for, by what these ask of them; without a match there is one, and nothing known."""
 
     length: int = 1

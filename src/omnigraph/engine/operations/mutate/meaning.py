@@ -7,11 +7,11 @@ pairs of an entity and a row, joined by a value where one condition asks for equ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.operations.mutate.judging import Judge, StatementRows, columns_at, depends, reads_match
@@ -23,8 +23,7 @@ from omnigraph.plan.statements import SELF
 from omnigraph.plan.types import variables_of
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Entities by their place among those found, each beside the number of a row of the match."""
 
     entities: Offsets
@@ -60,8 +59,7 @@ def every_pair(judge: Judge, found: pa.Table, matched: Matched) -> Pairs:
     return Pairs(np.repeat(np.arange(entities), rows), np.tile(matched.every(), entities))
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(Struct, frozen=True):
     """A condition `property = expression` whose expression depends on the match alone."""
 
     held: PropertyRef

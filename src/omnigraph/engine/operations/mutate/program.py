@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import NodeType
@@ -68,8 +68,7 @@ def prepare_program(
     return Program(transaction, plan, source, judge, matched, Values(judge, matched, external_blobs))
 
 
-@dataclass
-class Program:
+class Program(Struct, dict=True):
     """The statements, what they run for, and what they have done."""
 
     transaction: Transaction
@@ -308,17 +307,14 @@ class Program:
             return
         if self.touched[number].ascending:
             rows = wide.take_rows(rows, pc.sort_indices(wide.one_array(rows.column("id"))))
-        shown = _Written(rows)
+        shown = _Written(rows.num_rows, columns_at(rows))
         columns = [self.judge.column(each.expression, shown) for each in returning.projections]
         fitting = [wide.plain_chunks(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
         self.returned = pa.Table.from_arrays(fitting, schema=schema)
 
 
-class _Written(StatementRows):
+class _Written(StatementRows, frozen=True):
     """Rows that a statement has written, which the return knows by the variable bound to them."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        super().__init__(rows.num_rows, columns_at(rows))
 
     def fetch(self, reference: PropertyRef) -> pa.Array:
         """A property of the row, whatever its variable is called."""

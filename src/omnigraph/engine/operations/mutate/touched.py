@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.operations.outcomes import TouchedIds
@@ -14,8 +13,7 @@ IDS_MAX = 1_000
 """Ids that are told of one statement."""
 
 
-@dataclass
-class Touched:
+class Touched(Struct):
     """Ids as they are found; of a statement about a type they are told in ascending order, else as they came."""
 
     ascending: bool = False

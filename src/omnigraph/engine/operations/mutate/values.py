@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import EdgeType
@@ -26,8 +26,7 @@ from omnigraph.plan.operators import Expression, Literal, Now, ParameterRef
 from omnigraph.plan.statements import Assignment, InsertEdge, InsertNode, Updating
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(Struct, frozen=True):
     """Computes what is assigned, for the rows of the match."""
 
     judge: Judge

@@ -21,12 +21,12 @@ import threading
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.handle import TableHandle
@@ -45,8 +45,7 @@ KEPT = 3
 Arrays = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """Arrays read back, numpy or Arrow strings, and the facts stored with them."""
 
     arrays: dict[str, Any]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.ids import new_token
@@ -33,8 +33,7 @@ FEW = 64
 """Ids that are looked up in the tail one by one; for more an array is made of it."""
 
 
-@dataclass(frozen=True)
-class _Sorted:
+class _Sorted(Struct, frozen=True):
     """The folded part: `ids[i]` has code i; `ordered` are the same ids ascending, `codes` their codes."""
 
     ids: pa.Array

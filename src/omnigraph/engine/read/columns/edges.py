@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.columns.dictionary import Codes, IdDictionary
@@ -17,8 +17,7 @@ from omnigraph.engine.storage.cache import SHARED, ByteCache
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """The nodes at the ends of edges, as one version has them, and the direction the edges are followed in.
 
     The content of both node tables is named by `TableView.key`, the codes of their ids by the lineage of a dictionary.

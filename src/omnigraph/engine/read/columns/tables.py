@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.columns.dictionary import IdDictionary
@@ -47,8 +47,7 @@ GROUP_ROWS_MAX = 2048
 """Neighbouring small fragments are read as one group up to this size, so that many commits do not mean many arrays."""
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True, dict=True):
     """Fragments that are handled as one array: a large one alone, or small ones that follow each other."""
 
     fragments: tuple[FragmentInfo, ...]
@@ -87,8 +86,7 @@ def group_fragments(fragments: tuple[FragmentInfo, ...]) -> tuple[Group, ...]:
     )
 
 
-@dataclass(frozen=True)
-class TextCodes:
+class TextCodes(Struct, frozen=True):
     """A String column as small integers by position, and the dictionary they come from."""
 
     codes: npt.NDArray[np.int32]

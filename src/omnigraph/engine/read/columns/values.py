@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
@@ -27,16 +27,14 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """The values of one expression over the rows of a frame: an Arrow array with its declared type."""
 
     array: pa.Array
     type: PropertyType
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A value that is the same on every row; `None` is null. Dates are days, instants are milliseconds."""
 
     value: Any

@@ -6,11 +6,11 @@ A version is one large part, marked where its edges are gone, and a small part o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from omnigraph.engine.read.kernels import (
     Bools,
@@ -39,8 +39,7 @@ def _anything(total: int) -> None:
     """Allows any number of rows."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A segment as one version sees it."""
 
     csr: Csr
@@ -62,8 +61,7 @@ class Part:
         return np.asarray(rows - self.row_starts[owner] + self.positions[owner])
 
 
-@dataclass
-class Derived:
+class Derived(Struct):
     """What was derived from the edges of one version when it was first asked for; a kind is "pairs" or "edges"."""
 
     degrees: dict[tuple[str, int], Ints] = field(default_factory=dict)
@@ -73,16 +71,15 @@ class Derived:
     loops: Bools | None = None
 
 
-@dataclass(frozen=True)
-class Adjacency:
+class Adjacency(Struct, frozen=True, eq=False):
     """The edges of one version, followed in one direction."""
 
     parts: tuple[Part, ...]
     edge_count: int
     is_whole: bool = False
     """True when no edge was left out for want of an end."""
-    derived: Derived = field(default_factory=Derived, compare=False, repr=False)
-    tables: PairTables = field(default_factory=PairTables, compare=False, repr=False)
+    derived: Derived = field(default_factory=Derived)
+    tables: PairTables = field(default_factory=PairTables)
     """Where there are small parts, the tables of the large one with their edges added."""
 
     @property

@@ -7,10 +7,10 @@ what the commit was, not what the table is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.read.columns.edges import EdgeView, Ends
 from omnigraph.engine.read.columns.nodes import NodeView
@@ -25,8 +25,7 @@ NEWLY_DEAD_SHARE = 16
 """When more than one in this many edges died since, marking all of them anew is as quick."""
 
 
-@dataclass(frozen=True)
-class _Before:
+class _Before(Struct, frozen=True):
     """The large part of the version assembled last, in one direction, when no edge of it dangled."""
 
     segment: Segment
@@ -37,8 +36,7 @@ class _Before:
     ends: Present
 
 
-@dataclass(frozen=True)
-class DeadSlots:
+class DeadSlots(Struct, frozen=True):
     """How many slots of a segment are dead, by the node they lead to; None while none is."""
 
     by_neighbour: npt.NDArray[np.int32] | None
@@ -68,8 +66,7 @@ class DeadSlots:
         return bool(np.all(slots[inside] == dead))
 
 
-@dataclass(frozen=True)
-class Present:
+class Present(Struct, frozen=True):
     """Which codes were nodes of a version: all below a bound, or those with a position."""
 
     bound: int

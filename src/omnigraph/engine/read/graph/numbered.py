@@ -7,12 +7,12 @@ graph libraries are given is made from this: arrays of ends, and properties by w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns, outside_table
@@ -26,8 +26,7 @@ from omnigraph.engine.read.state import Tables
 from omnigraph.errors import InputError
 
 
-@dataclass(frozen=True)
-class NumberedNodes:
+class NumberedNodes(Struct, frozen=True):
     """The nodes of one type: the first has the number `start`, and `positions` says where each is in its table."""
 
     name: str
@@ -41,16 +40,14 @@ class NumberedNodes:
         return self.start + len(self.positions)
 
 
-@dataclass(frozen=True)
-class EndCounts:
+class EndCounts(Struct, frozen=True):
     """How many edges of one type leave and reach each node of the types it joins."""
 
     out: Ints
     into: Ints
 
 
-@dataclass(frozen=True)
-class NumberedEdges:
+class NumberedEdges(Struct, frozen=True, eq=False, dict=True):
     """The edges of one type as the numbers of their ends, and where each is in its table.
 
     They are listed when they are first asked for, because what is only counted need not be listed.
@@ -58,9 +55,9 @@ class NumberedEdges:
 
     type: EdgeType
     view: TableView
-    listing: Callable[[], tuple[Ints, Ints, Ints]] = field(repr=False)
+    listing: Callable[[], tuple[Ints, Ints, Ints]]
     """Gives the sources, the targets and the positions."""
-    counting: Callable[[], EndCounts] | None = field(default=None, repr=False)
+    counting: Callable[[], EndCounts] | None = None
     """Gives the degrees without listing edges, where that can be done."""
 
     @cached_property
@@ -83,8 +80,7 @@ class NumberedEdges:
         return self._listed[2]
 
 
-@dataclass(frozen=True)
-class NumberedGraph:
+class NumberedGraph(Struct, frozen=True):
     """Nodes and edges of one state."""
 
     catalog: Catalog

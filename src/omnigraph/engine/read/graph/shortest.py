@@ -7,9 +7,9 @@ shortest path follows from the levels; among those nodes the path takes, step by
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from omnigraph.engine.read.graph.adjacency import Adjacency
 from omnigraph.engine.read.kernels import Bools, Ints
@@ -18,8 +18,7 @@ PAIRS_AT_ONCE = 4096
 """Pairs that are searched together: more would hold more nodes at a time, fewer would start more searches."""
 
 
-@dataclass(frozen=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """Paths as nodes one after the other; path i has those from `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: Ints

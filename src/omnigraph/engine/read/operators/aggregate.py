@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.types import Scalar
@@ -42,8 +42,7 @@ CODES_MIN = 4096
 """From this many rows on, texts are grouped by codes that the cache keeps."""
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(Struct, frozen=True):
     """Rows put into groups: a row of each group, and the group of each row."""
 
     frame: Frame

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.columns.nodes import NodeView
@@ -20,8 +20,7 @@ from omnigraph.errors import InternalError
 from omnigraph.plan.operators import Comparison, ComparisonOperator, PropertyRef
 
 
-@dataclass(frozen=True)
-class ValueJoin:
+class ValueJoin(Struct, frozen=True):
     """An equality between a property that is bound and one of a variable that is not yet."""
 
     clause: Clause

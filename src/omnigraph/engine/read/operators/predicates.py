@@ -7,13 +7,13 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.columns.nodes import NodeView
@@ -50,8 +50,7 @@ from omnigraph.plan.operators import (
 from omnigraph.plan.types import operands_of, variables_of
 
 
-@dataclass(frozen=True)
-class FrameRows:
+class FrameRows(Struct, frozen=True):
     """The rows of a frame."""
 
     context: Context
@@ -80,8 +79,7 @@ class FrameRows:
         return path_column(self.context, value, self.frame.columns[value.variable])
 
 
-@dataclass(frozen=True)
-class GroupRows:
+class GroupRows(Struct, frozen=True):
     """All rows of one group of a table, for predicates over a single variable."""
 
     view: TableView

@@ -6,11 +6,11 @@ the places its nodes take in them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from omnigraph.engine.read.columns import tables
 from omnigraph.engine.read.columns.nodes import NodeView
@@ -28,8 +28,7 @@ from omnigraph.plan.operators import Bm25, Nearest, Rank, Rrf
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """The rows a ranking keeps, their score, and the keys that put them in rank order."""
 
     frame: Frame

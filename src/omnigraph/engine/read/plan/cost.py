@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.plan.operators import (
     And,
@@ -60,8 +61,7 @@ def selectivity(predicate: Predicate) -> float:
             return min(sum(selectivity(part) for part in parts), 1.0)
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """A variable the pattern may begin with, and how many rows it would give."""
 
     variable: str
@@ -101,8 +101,7 @@ def _about(start: Start) -> str:
     return f"{start.rows:,.0f}" if start.is_exact else f"about {start.rows:,.0f}"
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """An expand that may come next, from which end, and by what factor rows would grow."""
 
     expand: Expand

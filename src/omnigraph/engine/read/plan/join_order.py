@@ -9,7 +9,8 @@ the snapshot knows for nothing, none from the values of parameters; so the same 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from omnigraph.engine.read.operators.joins import find_join
 from omnigraph.engine.read.plan.cost import (
@@ -53,8 +54,7 @@ ROW = "#row"
 """The variable that names the outer row inside an anti-join; no written variable contains `#`."""
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many rows the tables of a snapshot have; a table is opened when it is asked for."""
 
     nodes: Callable[[str], int]

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+
+from msgspec import Struct
 
 from omnigraph.engine.read.graph.segments import Direction, direction_of
 from omnigraph.engine.read.operators.computed import may_fail
@@ -35,8 +36,7 @@ class Counting(Enum):
     EXISTENCE = "only whether there is one"
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
+class Scan(Struct, frozen=True, eq=False, dict=True):
     """Bind a variable to the nodes that pass its own conditions, combined with every row there is."""
 
     variable: str
@@ -66,8 +66,7 @@ class Scan:
         return f"${self.variable}: {self.type_name}"
 
 
-@dataclass(frozen=True, eq=False)
-class Join:
+class Join(Struct, frozen=True, eq=False):
     """Bind a variable to the nodes that share a value with a bound one."""
 
     link: ValueJoin
@@ -77,8 +76,7 @@ class Join:
         return describe(self.link.clause.predicate)
 
 
-@dataclass(frozen=True, eq=False)
-class ExpandAll:
+class ExpandAll(Struct, frozen=True, eq=False, dict=True):
     """Follow an expand from a bound end."""
 
     expand: Expand
@@ -112,8 +110,7 @@ class ExpandAll:
         return describe_expand(self.expand, self.from_source)
 
 
-@dataclass(frozen=True, eq=False)
-class CountPaths:
+class CountPaths(Struct, frozen=True, eq=False, dict=True):
     """Several hops in a row, none of whose nodes anything asks for: all that matters is how many ways there are."""
 
     follows: tuple[ExpandAll, ...]
@@ -136,8 +133,7 @@ class CountPaths:
         return ", ".join(follow.detail() for follow in self.follows)
 
 
-@dataclass(frozen=True, eq=False)
-class ExpandInto:
+class ExpandInto(Struct, frozen=True, eq=False):
     """Keep the rows whose two bound ends are joined."""
 
     expand: Expand
@@ -147,8 +143,7 @@ class ExpandInto:
         return describe_expand(self.expand)
 
 
-@dataclass(frozen=True, eq=False)
-class Filter:
+class Filter(Struct, frozen=True, eq=False):
     """Keep the rows that satisfy a condition over bound variables."""
 
     clause: Clause
@@ -158,8 +153,7 @@ class Filter:
         return describe(self.clause.predicate)
 
 
-@dataclass(frozen=True, eq=False)
-class AntiJoin:
+class AntiJoin(Struct, frozen=True, eq=False):
     """Drop the rows that an inner pattern can extend, or keep only those; each distinct outer row is tried once."""
 
     outer: tuple[str, ...]
@@ -171,8 +165,7 @@ class AntiJoin:
         return f"on {', '.join('$' + name for name in self.outer)}"
 
 
-@dataclass(frozen=True, eq=False)
-class Apply:
+class Apply(Struct, frozen=True, eq=False):
     """Join rows with what inner patterns make of them; each distinct outer row is extended once."""
 
     outer: tuple[str, ...]
@@ -186,8 +179,7 @@ class Apply:
         return f"binds {', '.join('$' + name for name in self.binds)}" if self.binds else "binds nothing"
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Struct, frozen=True, eq=False):
     """Bind the shortest path between two bound ends, and keep the rows that have one."""
 
     path: ShortestPath
@@ -197,8 +189,7 @@ class Trace:
         return f"${self.path.variable} = {describe_expand(self.path.expand)}"
 
 
-@dataclass(frozen=True, eq=False)
-class NotNull:
+class NotNull(Struct, frozen=True, eq=False):
     """Keep the rows whose variables stand for something, as an edge leads from and to nodes."""
 
     variables: tuple[str, ...]
@@ -208,8 +199,7 @@ class NotNull:
         return ", ".join(f"${name}" for name in self.variables)
 
 
-@dataclass(frozen=True, eq=False)
-class Alias:
+class Alias(Struct, frozen=True, eq=False):
     """Bind a variable to the node that another one is bound to."""
 
     variable: str
@@ -221,8 +211,7 @@ class Alias:
         return describe(self.clause.predicate)
 
 
-@dataclass(frozen=True, eq=False)
-class Project:
+class Project(Struct, frozen=True, eq=False):
     """Drop variables nobody needs any more, and merge rows that have become equal where only their number counts."""
 
     wanted: frozenset[str]
@@ -234,8 +223,7 @@ Operation = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Struct, frozen=True, eq=False):
     """A pattern as operations in order, and the types of the variables in scope."""
 
     operations: tuple[Operation, ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from omnigraph.engine.read.plan.join_order import Counts, schedule
 from omnigraph.engine.read.plan.operations import Counting, Schedule
@@ -24,8 +25,7 @@ COUNT_CHANGE_SHARE = 8
 """An order is chosen anew when a count it rests on has changed by more than one in this many."""
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, eq=False):
     """A plan, what is known of it before it runs, and the order in which its pattern is matched."""
 
     plan: ReadPlan
@@ -33,8 +33,7 @@ class Program:
     schedule: Schedule
 
 
-@dataclass(frozen=True)
-class _Ordered:
+class _Ordered(Struct, frozen=True):
     """A program and the counts its order rests on, by kind and type."""
 
     program: Program

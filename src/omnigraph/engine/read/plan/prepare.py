@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from omnigraph.engine.read.operators.computed import fails, may_fail
 from omnigraph.engine.read.operators.predicates import predicate_variables
@@ -44,8 +45,7 @@ from omnigraph.plan.types import aggregates_in, operands_of, parts_of, variables
 ANONYMOUS = "_anon"
 
 
-@dataclass(frozen=True, eq=False)
-class Clause:
+class Clause(Struct, frozen=True, eq=False):
     """A filter with the variables it reads."""
 
     predicate: Predicate
@@ -56,8 +56,7 @@ class Clause:
     """Whether some values make it fail, so that it must not be asked about other rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedPattern:
+class PreparedPattern(Struct, frozen=True, eq=False):
     """A pattern with what its clauses need."""
 
     scans: dict[str, str]
@@ -75,8 +74,7 @@ class PreparedPattern:
     """Edge type of each edge variable it binds."""
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedBlock:
+class PreparedBlock(Struct, frozen=True, eq=False):
     """An optional block, or the arms of an `either`."""
 
     arms: tuple[PreparedPattern, ...]
@@ -85,8 +83,7 @@ class PreparedBlock:
     free: frozenset[str]
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(Struct, frozen=True, eq=False):
     """A plan ready to run."""
 
     plan: ReadPlan

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import Stemmer
+from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.read.kernels import Ints, ranges
@@ -99,8 +99,7 @@ def analyse(text: str | None) -> list[str]:
     return [token for token in found if token is not None]
 
 
-@dataclass(frozen=True)
-class Postings:
+class Postings(Struct, frozen=True):
     """Where one word is in one index: positions ascending, how often, and the length of each text."""
 
     positions: Ints
@@ -108,8 +107,7 @@ class Postings:
     lengths: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class TextIndex:
+class TextIndex(Struct, frozen=True, dict=True):
     """The tokens of one text column of one fragment, by token; deleted rows included."""
 
     tokens: pa.Array
@@ -194,8 +192,7 @@ def joined(parts: Sequence[TextIndex]) -> TextIndex:
     )
 
 
-@dataclass(frozen=True)
-class TextParts:
+class TextParts(Struct, frozen=True):
     """The indexes of the rows of a group, in their order.
 
     Each commit that grows the group brings one of its own. From time to time the last ones, as many as are not much

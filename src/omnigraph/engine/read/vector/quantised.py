@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import simsimd
+from msgspec import Struct
 
 from omnigraph.engine.read.kernels import Bools, Ints
 
@@ -52,8 +52,7 @@ MEASURED_AT_ONCE = 64
 """So few rows, or twice the number wanted, are measured without narrowing them further."""
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True, dict=True):
     """Vectors of one width as bytes: number j of row i is about `scales[i] * codes[i, j]`."""
 
     codes: Bytes
@@ -79,8 +78,7 @@ class Level:
 PARTS = ("codes", "scales", "squares", "lost", "outside")
 
 
-@dataclass(frozen=True)
-class Sketch:
+class Sketch(Struct, frozen=True):
     """The vectors of one group of fragments, deleted rows included."""
 
     centre: Singles
@@ -213,8 +211,7 @@ Measure = Callable[[Ints], Doubles]
 """The exact squared distances of some rows, infinite where there is no vector."""
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What one level knows of the squared distances of some rows, or of all."""
 
     level: Level
@@ -261,8 +258,7 @@ class Bounds:
         return np.asarray(which[self.least(which) <= known])
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which rows a search is about: some, ascending, or all of them but a few."""
 
     rows: Ints | None = None

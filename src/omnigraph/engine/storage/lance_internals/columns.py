@@ -8,9 +8,9 @@ unpickled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lance.schema import LanceSchema
+from msgspec import Struct
 
 from omnigraph.errors import FormatError
 
@@ -22,8 +22,7 @@ _NONE = (1 << 64) - 1
 _Part = tuple[int, int, int | bytes]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """One top-level column: its message, then those of the fields below it."""
 
     messages: tuple[bytes, ...]

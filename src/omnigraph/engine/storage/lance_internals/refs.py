@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from omnigraph.engine.storage.lance_internals.files import BRANCH_REFS
 from omnigraph.engine.storage.objects import ObjectStore
@@ -20,8 +21,7 @@ from omnigraph.errors import FormatError
 _SUFFIX = ".json"
 
 
-@dataclass(frozen=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """Where a branch of a table was created: on which branch (None is main), at which version."""
 
     parent: str | None
