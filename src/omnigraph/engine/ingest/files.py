@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from omnigraph.errors import InputError, NotFoundError
 
@@ -65,12 +64,7 @@ class InputFile(Struct, frozen=True):
     size: int
     format: FileFormat
     compressed: bool
-    place: str = ""
-
-    def __post_init__(self) -> None:
-        # One that arrives in another process brings its place with it.
-        if not self.place:
-            force_setattr(self, "place", absolute(self.uri))
+    place: str
 
 
 class Piece(Struct, frozen=True):
@@ -219,7 +213,7 @@ def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
     name = (uri.partition("?")[0] if is_uri(uri) else uri).lower()
     compressed = name.endswith(".gz")
     ending = os.path.splitext(name.removesuffix(".gz"))[1]
-    return InputFile(uri, size, _FORMAT_BY_ENDING.get(ending, default), compressed)
+    return InputFile(uri, size, _FORMAT_BY_ENDING.get(ending, default), compressed, absolute(uri))
 
 
 # --- cutting ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -130,3 +131,14 @@ def test_whole_floats_of_a_csv_are_integers(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("name,age\nann,41.5\n")
     with pytest.raises(ConstraintError, match=r"'41\.5' is not I32"):
         graph.load(tmp_path / "people.csv", type="Person", mode="merge")
+
+
+def test_a_file_that_travels_to_another_process_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lines.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    [file] = find_files("lines.jsonl")
+    travelling = pickle.dumps(file)
+    monkeypatch.chdir("/")
+    assert pickle.loads(travelling).place == str(tmp_path / "lines.jsonl")
