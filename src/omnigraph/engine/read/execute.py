@@ -29,9 +29,10 @@ from omnigraph.engine.read.operators.ordering import Key, id_key, order_rows, so
 from omnigraph.engine.read.operators.predicates import FrameRows, predicate_mask
 from omnigraph.engine.read.operators.project import Scores, evaluate, few_values
 from omnigraph.engine.read.operators.rank import rank_rows
+from omnigraph.engine.read.plan.plan_cache import careful_order
 from omnigraph.engine.read.plan.prepare import Prepared
 from omnigraph.engine.read.reader import ReadState
-from omnigraph.errors import InternalError, LimitError, ParameterError
+from omnigraph.errors import ExecutionError, InternalError, LimitError, ParameterError
 from omnigraph.plan.conditions import pattern_fault
 from omnigraph.plan.explain import show, show_predicate
 from omnigraph.plan.operators import Expression, OrderKey, ParameterRef, Predicate, Projection, ReadPlan
@@ -186,7 +187,15 @@ def execute(
     if prepared.patterns:
         check_patterns(context, prepared.patterns)
     context.nullable = prepared.nullable
-    frame = match_pattern(context, program.schedule)
+    try:
+        frame = match_pattern(context, program.schedule)
+    except ExecutionError as failure:
+        # A condition was asked early, perhaps about rows that another one leaves out: those must not decide.
+        context = context.again()
+        try:
+            frame = match_pattern(context, careful_order(prepared, state.tables))
+        except LimitError:
+            raise failure from None
     if plan.is_aggregate:
         return _aggregated(context, prepared, frame)
     if frame.weights is not None:

@@ -74,6 +74,12 @@ class PreparedPattern:
     edge_types: dict[str, str]
     """Edge type of each edge variable it binds."""
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether some values make a condition in it fail."""
+        inner = (*self.anti_joins, *self.semi_joins, *(arm for block in self.blocks for arm in block.arms))
+        return any(clause.may_fail for clause in self.clauses) or any(pattern.may_fail for pattern in inner)
+
 
 @dataclass(frozen=True, eq=False)
 class PreparedBlock:
