@@ -34,7 +34,8 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Where a dependency may be imported; a second home is a second place to change."""
 
-READS_THE_ENVIRONMENT = ("cli", "pipeline", "examples", "testing")
+READS_THE_ENVIRONMENT = ("cli", "pipeline", "examples", "testing", "engine.storage.lance_internals.environment")
+"""The surfaces, and the one place that looks at what Lance reads for itself, whoever opens a graph."""
 
 
 def test_every_import_respects_the_layers() -> None:

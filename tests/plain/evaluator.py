@@ -2,7 +2,7 @@
 
 Every assignment of nodes to variables is tried, one after the other; nothing is clever. `evaluate` is what the engine
 is compared with, so it shares no code with it beyond the analysis of text, which is compared with the full-text index
-of the storage engine instead.
+of the storage engine instead, and the list of what may fail.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any
 from tests.plain import values as plain_values
 
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.read.operators.computed import may_fail
 from omnigraph.engine.read.text.analysis import analyse
 from omnigraph.plan import operators as op
+from omnigraph.plan.types import operands_of, variables_of
 
 Entity = dict[str, Any]
 Row = dict[str, Entity]
@@ -100,27 +102,63 @@ def _number(run: _Run, count: op.Count) -> int:
 
 
 def _matches(run: _Run, pattern: op.Pattern, outer: Row) -> Iterator[Row]:
+    """Every row of a pattern; what some values make fail is asked last, in written order."""
     for scan in pattern.scans:
         run.types[scan.variable] = scan.type_name
     scans = [scan for scan in pattern.scans if scan.variable not in outer]
+    late = {name for block in pattern.blocks for name in block.binds}
+    early_expands = tuple(e for e in pattern.expands if not late & {e.source, e.target})
+    late_expands = tuple(e for e in pattern.expands if late & {e.source, e.target})
+    early = _early(pattern, late)
     for nodes in product(*(run.graph.nodes[scan.type_name] for scan in scans)):
         run.try_one()
         row = {**outer, **{scan.variable: node for scan, node in zip(scans, nodes, strict=True)}}
-        late = {name for block in pattern.blocks for name in block.binds}
-        early_expands = tuple(e for e in pattern.expands if not late & {e.source, e.target})
-        late_expands = tuple(e for e in pattern.expands if late & {e.source, e.target})
-        found = list(_with_edges(run, early_expands, row))
+        found = [each for each in _with_edges(run, early_expands, row) if _passes(run, early, each)]
         for block in pattern.blocks:
             found = [longer for each in found for longer in _extended(run, block, each)]
         found = [longer for each in found for longer in _with_edges(run, late_expands, each)]
         for extended in (longer for each in found for longer in _with_paths(run, pattern.paths, each)):
-            if not all(_truth(run, clause.predicate, extended) for clause in pattern.filters):
-                continue
-            if any(next(_matches(run, anti.pattern, extended), None) is not None for anti in pattern.anti_joins):
-                continue
-            if any(next(_matches(run, semi.pattern, extended), None) is None for semi in pattern.semi_joins):
-                continue
-            yield extended
+            if _passes(run, _part(pattern, risky=False), extended) and _passes(
+                run, _part(pattern, risky=True), extended
+            ):
+                yield extended
+
+
+def _passes(run: _Run, pattern: op.Pattern, row: Row) -> bool:
+    return (
+        all(_truth(run, clause.predicate, row) for clause in pattern.filters)
+        and not any(next(_matches(run, anti.pattern, row), None) is not None for anti in pattern.anti_joins)
+        and not any(next(_matches(run, semi.pattern, row), None) is None for semi in pattern.semi_joins)
+    )
+
+
+def _part(pattern: op.Pattern, *, risky: bool) -> op.Pattern:
+    """The conditions of a pattern that some values make fail, or those that always have an answer."""
+    return op.Pattern(
+        filters=tuple(clause for clause in pattern.filters if may_fail(clause.predicate) is risky),
+        anti_joins=tuple(anti for anti in pattern.anti_joins if _is_risky(anti.pattern) is risky),
+        semi_joins=tuple(semi for semi in pattern.semi_joins if _is_risky(semi.pattern) is risky),
+    )
+
+
+def _is_risky(pattern: op.Pattern) -> bool:
+    return any(may_fail(clause.predicate) for clause in pattern.filters) or any(map(_is_risky, pattern.inner))
+
+
+def _variables(predicate: op.Predicate) -> frozenset[str]:
+    return frozenset(name for operand in operands_of(predicate) for name in variables_of(operand))
+
+
+def _early(pattern: op.Pattern, late: set[str]) -> op.Pattern:
+    """Conditions that always have an answer and come before the blocks, because they use nothing that those bind."""
+    behind = {e.edge_variable for e in pattern.expands if e.edge_variable and late & {e.source, e.target}}
+    late = late | behind | {path.variable for path in pattern.paths}
+    sure = _part(pattern, risky=False)
+    return op.Pattern(
+        filters=tuple(clause for clause in sure.filters if not late & _variables(clause.predicate)),
+        anti_joins=() if late else sure.anti_joins,
+        semi_joins=() if late else sure.semi_joins,
+    )
 
 
 def _with_paths(run: _Run, paths: tuple[op.ShortestPath, ...], row: Row) -> Iterator[Row]:
@@ -512,7 +550,7 @@ def _project(run: _Run, expression: op.Expression, row: Row, score: float | None
 def _aggregate(run: _Run, rows: list[Row]) -> list[list[Any]]:
     plan = run.plan
     keys = [p.expression for p in plan.projections if _reads(p.expression) and not _aggregates(p.expression)]
-    groups: dict[Any, list[Row]] = {} if keys else {(): []}
+    groups: dict[Any, list[Row]] = {(): []} if all(_aggregates(p.expression) for p in plan.projections) else {}
     for row in rows:
         groups.setdefault(tuple(_group_value(_value(run, key, row)) for key in keys), []).append(row)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
 from omnigraph.errors import ParameterError, ParseError
+from omnigraph.ids import storable, text_fault
 from omnigraph.language.query_parser import parse_query_file
 
 Bytes = bytes | bytearray | memoryview
@@ -28,11 +30,28 @@ def sendable(params: Mapping[str, Any] | None, text: str | None = None) -> Any:
         if isinstance(value, Bytes) and text is not None and _is_string(text, str(name)):
             raise ParameterError(f"param '{name}': expected string, got {type(value).__name__}")
     try:
-        return json.loads(json.dumps(params, default=_spelled))
+        sent = json.loads(json.dumps(params, default=_spelled))
     except (TypeError, ValueError, RecursionError) as exc:
         if isinstance(exc, ParameterError):
             raise
         raise ParameterError(f"the parameters cannot be sent as JSON: {exc}") from exc
+    for name, value in sent.items():
+        fault = text_fault(name) or _fault(value)
+        if fault is not None:
+            raise ParameterError(f"param '{storable(name)}': {fault}")
+    return sent
+
+
+def _fault(value: Any) -> str | None:
+    """Why a value cannot travel, in the words of the check that it does not reach; None when it can."""
+    if isinstance(value, str):
+        return text_fault(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"value {value} is not a finite number"
+    if isinstance(value, list | dict):
+        inside = value if isinstance(value, list) else (*value, *value.values())
+        return next((fault for each in inside if (fault := _fault(each)) is not None), None)
+    return None
 
 
 def _is_string(text: str, name: str) -> bool:

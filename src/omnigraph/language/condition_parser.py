@@ -19,8 +19,8 @@ from omnigraph.language.source import LocalError, Source, Span
 DEPTH_MAX = 100
 """How deep an expression may be: operators in a row count as much as brackets, as trees of both are read alike."""
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-_WORD_OPERATORS = frozenset({"contains", "starts_with", "ends_with", "matches", "in"})
-_TESTS = _COMPARISONS | _WORD_OPERATORS | {"is"}
+WORD_OPERATORS = frozenset({"contains", "starts_with", "ends_with", "matches", "in"})
+_TESTS = _COMPARISONS | WORD_OPERATORS | {"is"}
 _CONDITIONS = (ast.Comparison, ast.NullTest, ast.Truth, ast.Not, ast.And, ast.Or)
 _OPERATORS_AFTER_NAME = frozenset({"+", "-", "*", "/", "%", ")", ","})
 _NUMBERS = (Kind.INTEGER, Kind.FLOAT)
@@ -92,7 +92,7 @@ class ConditionParser(Cursor):
         if isinstance(left, _CONDITIONS):
             return left
         operator = self.token
-        if operator in _COMPARISONS or (operator.kind is Kind.NAME and operator in _WORD_OPERATORS):
+        if operator in _COMPARISONS or (operator.kind is Kind.NAME and operator in WORD_OPERATORS):
             self.advance()
             right = self._operand(self._sum(), self.place)
             return self._made(ast.Comparison(left, str(operator), right, self._span(begin)), left, right)

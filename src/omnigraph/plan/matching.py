@@ -16,6 +16,7 @@ from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import Scalar
 from omnigraph.errors import TypeCheckError
 from omnigraph.language import query_ast as ast
+from omnigraph.language.condition_parser import WORD_OPERATORS
 from omnigraph.plan.conditions import predicates
 from omnigraph.plan.fitting import compared_value
 from omnigraph.plan.names import MATCH
@@ -188,6 +189,8 @@ class _Block(Struct):
         edge = scope.catalog.edges_by_lower_name.get(clause.edge_name.lower())
         if edge is None:
             guess = did_you_mean(clause.edge_name, [_written(edge_name) for edge_name in scope.catalog.edges])
+            if clause.edge_name in WORD_OPERATORS:
+                guess = "; between two variables a word is an edge, so put a condition like this one in brackets"
             raise scope.fail("T4", f"there is no edge type '{clause.edge_name}'{guess}", clause.span)
         if clause.undirected and edge.source != edge.target:
             raise scope.fail(

@@ -121,6 +121,8 @@ def _float(name: str, value: Any, scalar: Scalar) -> float:
         raise ParameterError(f"param '{name}': expected float, got {_kind(value)}")
     try:
         number = float(value)
+        if not math.isfinite(number):
+            raise ParameterError(f"param '{name}': value {number} is not a finite number")
         if scalar is Scalar.F32:
             with np.errstate(over="ignore"):
                 number = float(np.float32(number))

@@ -428,6 +428,16 @@ def test_habits_of_other_languages_are_told_what_to_write(body: str, words: str)
         compile_query(HARBOUR, f"query q() {{ {body} }}")
 
 
+@pytest.mark.parametrize("word", ["in", "contains", "starts_with", "ends_with", "matches"])
+def test_a_condition_between_parameters_that_reads_as_an_edge_is_told_to_take_brackets(word: str) -> None:
+    declared = "$p: String, $q: [String]" if word == "in" else "$p: [String], $q: String"
+    declared = declared if word in ("in", "contains") else "$p: String, $q: String"
+    text = "query q({}) {{ match {{ $v: Vessel {} }} return {{ $v }} }}"
+    with pytest.raises(TypeCheckError, match=r"T4: .*put a condition like this one in brackets"):
+        compile_query(HARBOUR, text.format(declared, f"$p {word} $q"))
+    assert compile_query(HARBOUR, text.format(declared, f"($p {word} $q)"))
+
+
 def test_a_type_error_shows_the_line_with_carets_under_the_mistake() -> None:
     with pytest.raises(TypeCheckError) as caught:
         compile_query(HARBOUR, "query q() {\n    match { $v: Vessel }\n    return { $v.nam }\n}")

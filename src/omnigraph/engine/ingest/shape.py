@@ -216,6 +216,8 @@ def csv_header(piece: Piece) -> list[str]:
         names = pacsv.read_csv(pa.BufferReader(first), parse_options=options).column_names
     except pa.ArrowInvalid as exc:
         raise InputError(f"{piece.file.uri} needs a header line with its column names: {exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise InputError(f"{piece.file.uri} is not readable CSV: its header line is not UTF-8 text") from exc
     if len(set(names)) < len(names):
         raise InputError(f"{piece.file.uri} names a column twice in its header line")
     return list(names)
@@ -277,31 +279,32 @@ def _from_text(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Proble
         return pc.if_else(known, pc.is_in(raw, pa.array(_TRUE)), None), misfits
     if kind.scalar in INTEGERS:
         # Frames that cannot hold a missing integer write all integers of a column as floats.
-        raw = pc.replace_substring_regex(raw, r"\A([+-]?[0-9]+)\.0*\z", r"\1")
-        known = pc.match_substring_regex(raw, r"\A[+-]?[0-9]{1,18}\z")
-        wide = pc.if_else(known, raw, None).cast(pa.int64())
+        digits = pc.replace_substring_regex(raw, r"\A(?:\+|(-))?([0-9]+)(?:\.0*)?\z", r"\1\2")
         if kind.scalar in (Scalar.U64, Scalar.I64):
-            return _wide_integers(raw, kind)
-        return wide, _misfits(raw, known, kind)
+            return _wide_integers(raw, digits, kind)
+        known = pc.match_substring_regex(digits, r"\A-?[0-9]{1,18}\z")
+        return pc.if_else(known, digits, None).cast(pa.int64()), _misfits(raw, known, kind)
     if kind.scalar in FLOATS:
         known = pc.match_substring_regex(raw, r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z")
         return pc.if_else(known, raw, None).cast(pa.float64()), _misfits(raw, known, kind)
     return raw, []
 
 
-def _wide_integers(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:
-    """64-bit integers, whose texts may reach the ends of the range."""
+def _wide_integers(raw: pa.Array, digits: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:
+    """64-bit integers, whose texts may reach the ends of the range; Arrow alone would read hexadecimal ones, too."""
     target = pa.uint64() if kind.scalar is Scalar.U64 else pa.int64()
+    known = pc.match_substring_regex(digits, r"\A-?[0-9]+\z")
+    misfits = _misfits(raw, known, kind)
+    digits = pc.if_else(known, digits, None)
     try:
-        return raw.cast(target), []
+        return digits.cast(target), misfits
     except pa.ArrowInvalid:
-        problems = []
-        for row, text in enumerate(raw.to_pylist()):
+        for row, text in enumerate(digits.to_pylist()):
             try:
                 pa.scalar(text, pa.string()).cast(target)
             except pa.ArrowInvalid:
-                problems.append(Problem(row, f"'{text}' is not {kind}"))
-        return pa.nulls(len(raw), target), problems
+                misfits.append(Problem(row, f"'{text}' is not {kind}"))
+        return pa.nulls(len(raw), target), sorted(misfits, key=lambda problem: problem.row)
 
 
 def _lists_from_text(raw: pa.Array, kind: PropertyType) -> tuple[pa.Array, list[Problem]]:

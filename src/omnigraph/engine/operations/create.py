@@ -20,6 +20,7 @@ from omnigraph.engine.manifest.records import CommitRecord, TableEntry
 from omnigraph.engine.manifest.state import genesis
 from omnigraph.engine.schema.files import state_text
 from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.lance_internals.environment import check_commits_end
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import AlreadyExistsError, GraphError, StorageError
 from omnigraph.ids import CommitId, new_ulid, now_micros
@@ -38,8 +39,10 @@ def create_graph(store: TableStore, schema_source: str, *, force: bool = False) 
     Raises:
         ParseError, SchemaError: the schema is not valid; nothing was written.
         AlreadyExistsError: the root holds a graph or something else, or is being made into one.
+        StorageError: the environment would let every write hang.
     """
     catalog = compile_schema(schema_source)
+    check_commits_end()
     store.renew_if_replaced()
     _refuse_used_root(store, force=force)
     store.objects.require_conditional_puts()

@@ -9,6 +9,7 @@ from omnigraph.engine.recovery import IntentStore, RecoveryContext, sweep
 from omnigraph.engine.recovery.leftovers import settle_leftovers
 from omnigraph.engine.schema.accepted import load_contract, restore_derived_files
 from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.lance_internals.environment import check_commits_end
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import GraphNotFoundError, StorageError
@@ -25,7 +26,10 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
         FormatError: it is of a newer format, or corrupt.
         ConflictError: the schema files contradict each other.
         InternalError: an unfinished write cannot be resolved; its sidecar is kept.
+        StorageError: the environment would let every write hang.
     """
+    if not read_only:
+        check_commits_end()
     store.renew_if_replaced()
     manifest = Manifest(store)
     try:

@@ -189,6 +189,12 @@ class Context:
             self.deadline = time.monotonic() + options.timeout_seconds
         self._now = now
 
+    def again(self) -> Context:
+        """The same execution begun anew, at the same moment and with what is left of its time."""
+        fresh = Context(self.plan, self.tables, self.params, self.options, self.embedder, self._now)
+        fresh.nullable, fresh.deadline = self.nullable, self.deadline
+        return fresh
+
     def _count(self, count: Count, what: str) -> int:
         if isinstance(count, int):
             return count

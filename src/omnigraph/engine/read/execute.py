@@ -29,9 +29,10 @@ from omnigraph.engine.read.operators.ordering import Key, id_key, order_rows, so
 from omnigraph.engine.read.operators.predicates import FrameRows, predicate_mask
 from omnigraph.engine.read.operators.project import Scores, evaluate, few_values
 from omnigraph.engine.read.operators.rank import rank_rows
+from omnigraph.engine.read.plan.plan_cache import careful_order
 from omnigraph.engine.read.plan.prepare import Prepared
 from omnigraph.engine.read.reader import ReadState
-from omnigraph.errors import InternalError, LimitError, ParameterError
+from omnigraph.errors import ExecutionError, InternalError, LimitError, ParameterError
 from omnigraph.plan.conditions import pattern_fault
 from omnigraph.plan.explain import show, show_predicate
 from omnigraph.plan.operators import Expression, OrderKey, ParameterRef, Predicate, Projection, ReadPlan
@@ -185,7 +186,15 @@ def execute(
     if prepared.patterns:
         check_patterns(context, prepared.patterns)
     context.nullable = prepared.nullable
-    frame = match_pattern(context, program.schedule)
+    try:
+        frame = match_pattern(context, program.schedule)
+    except ExecutionError as failure:
+        # A condition was asked early, perhaps about rows that another one leaves out: those must not decide.
+        context = context.again()
+        try:
+            frame = match_pattern(context, careful_order(prepared, state.tables))
+        except LimitError:
+            raise failure from None
     if plan.is_aggregate:
         return _aggregated(context, prepared, frame)
     if frame.weights is not None:
@@ -282,7 +291,8 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
     if prepared.only_counts_rows and (context.limit is None or context.limit > 0):
         return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _count=frame.total())
     note = context.step("distinct" if plan.distinct else "aggregate", lambda: ", ".join(map(show, keys)) or "all rows")
-    groups = group_rows(context, frame, keys)
+    # What is returned beside aggregates is a key, also if it is the same for all rows: no row, no group.
+    groups = group_rows(context, frame, keys, is_one=all(prepared.aggregated))
     computed: dict[Expression, pa.Array] = {
         aggregate: aggregate_column(context, groups, aggregate) for aggregate in prepared.aggregates
     }

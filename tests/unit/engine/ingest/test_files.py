@@ -142,3 +142,28 @@ def test_a_file_that_travels_to_another_process_keeps_its_place(
     travelling = pickle.dumps(file)
     monkeypatch.chdir("/")
     assert pickle.loads(travelling).place == str(tmp_path / "lines.jsonl")
+
+
+def test_integers_of_a_csv_are_decimal_whatever_their_width(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? far: I64? big: U64? }")
+    table = tmp_path / "people.csv"
+    table.write_text("name,age,far,big\nann,+41,+7.0,+18446744073709551615\n")
+    graph.load(table, type="Person")
+    rows = graph.query("query q() { match { $p: Person } return { $p.* } }").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("ann", 41, 7, 2**64 - 1)]
+    for column, text in [(c, t) for c in ("age", "far", "big") for t in ("0x10", "+-3", " 4", "1_000", "+", "1e3")]:
+        table.write_text(f"name,{column}\nbob,5\ncy,{text}\n")
+        with pytest.raises(ConstraintError, match=r"record 2 \(line 3\): Person\.") as refused:
+            graph.load(table, type="Person")
+        assert f"'{text}' is not" in str(refused.value)
+    table.write_text("name,far\nbob,0xFFFFFFFFFFFFFFFF\ncy,9223372036854775808\n")
+    with pytest.raises(ConstraintError, match=r"'0xFFFFFFFFFFFFFFFF' is not I64.*and 1 more"):
+        graph.load(table, type="Person")
+
+
+@pytest.mark.parametrize("data", ["name,age\nann,1\n".encode("utf-16"), "name,\xe4ge\nann,1\n".encode("latin-1")])
+def test_a_csv_in_another_encoding_is_refused_in_a_sentence(tmp_path: Path, data: bytes) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    (tmp_path / "people.csv").write_bytes(data)
+    with pytest.raises(InputError, match=r"people\.csv is not readable CSV: its header line is not UTF-8 text"):
+        graph.load(tmp_path / "people.csv", type="Person")

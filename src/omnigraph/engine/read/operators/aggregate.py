@@ -67,10 +67,13 @@ class Groups(Struct, frozen=True):
         return sums
 
 
-def group_rows(context: Context, frame: Frame, keys: Sequence[Expression]) -> Groups:
-    """Group rows by the values of the keys; null is a group of its own."""
+def group_rows(context: Context, frame: Frame, keys: Sequence[Expression], *, is_one: bool) -> Groups:
+    """Group rows by the values of the keys; null is a group of its own.
+
+    Without keys all rows are one group; with `is_one` that group is there even if no row is.
+    """
     if not keys:
-        return Groups(frame, np.zeros(1, dtype=np.int64), np.zeros(len(frame), dtype=np.int64))
+        return Groups(frame, np.zeros(int(is_one or len(frame) > 0), np.int64), np.zeros(len(frame), np.int64))
     columns = [_key_numbers(context, frame, key) for key in keys]
     if len(columns) == 1 and isinstance(keys[0], EntityId) and _is_ascending(columns[0]):
         everyone = np.arange(len(frame), dtype=np.int64)

@@ -234,7 +234,7 @@ def _computed(context: Context, expression: FunctionCall | Arithmetic | Negative
             case Arithmetic(operator=operator, type=kind):
                 found = _arithmetic(operator, kind.scalar, given)
     except pa.ArrowInvalid as failure:
-        is_too_large = "overflow" in str(failure) or "truncated" in str(failure)
+        is_too_large = any(word in str(failure) for word in ("overflow", "truncated", "not in range"))
         reason = "the result does not fit 64 bits" if is_too_large else str(failure)
         raise ExecutionError(f"{show(expression)}: {reason}") from None
     return _stored(found, arrow_type(expression.type))

@@ -41,7 +41,7 @@ from omnigraph.engine.read.plan.operations import (
     Schedule,
     Trace,
 )
-from omnigraph.engine.read.plan.prepare import PreparedBlock, PreparedPattern
+from omnigraph.engine.read.plan.prepare import Clause, PreparedBlock, PreparedPattern
 from omnigraph.plan.operators import (
     Comparison,
     ComparisonOperator,
@@ -70,19 +70,24 @@ def schedule(
     bound: frozenset[str] = frozenset(),
     outside: Schedule | None = None,
     nullable: frozenset[str] = frozenset(),
+    careful: bool = False,
 ) -> Schedule:
     """Put a pattern in order; `bound` are the variables that rows have before it begins.
 
-    `nullable` are the variables that may stand for nothing.
+    `nullable` are the variables that may stand for nothing. With `careful`, conditions that some values make fail are
+    asked last, about rows that satisfy everything else: then it is the query that fails, and not the order.
     """
     types = {**(outside.types if outside is not None else {}), **pattern.types}
     edge_types = {**(outside.edge_types if outside is not None else {}), **pattern.edge_types}
     work = _Work(pattern, counts, asked, counting, set(bound), Schedule((), asked, types, edge_types), nullable)
+    if careful:
+        work.postpone()
     while True:
         work.settle()
-        if work.is_done:
+        if not work.is_done:
+            work.grow()
+        elif not work.resume():
             break
-        work.grow()
     return Schedule(tuple(_with_walks(work.operations)), asked, types, edge_types)
 
 
@@ -132,6 +137,27 @@ class _Work:
         self.bound = bound
         self.scope = scope
         self.operations: list[Operation] = []
+        self.careful = False
+        self.late_clauses: list[Clause] = []
+        self.late_anti_joins: list[PreparedPattern] = []
+        self.late_semi_joins: list[PreparedPattern] = []
+
+    def postpone(self) -> None:
+        """Set aside what some values make fail, until everything else is done."""
+        self.careful = True
+        self.late_clauses = [clause for clause in self.clauses if clause.may_fail]
+        self.late_anti_joins = [inner for inner in self.anti_joins if inner.may_fail]
+        self.late_semi_joins = [inner for inner in self.semi_joins if inner.may_fail]
+        self.clauses = [clause for clause in self.clauses if not clause.may_fail]
+        self.anti_joins = [inner for inner in self.anti_joins if not inner.may_fail]
+        self.semi_joins = [inner for inner in self.semi_joins if not inner.may_fail]
+
+    def resume(self) -> bool:
+        """Take up what was set aside; False when there is nothing."""
+        self.clauses, self.late_clauses = self.late_clauses, []
+        self.anti_joins, self.late_anti_joins = self.late_anti_joins, []
+        self.semi_joins, self.late_semi_joins = self.late_semi_joins, []
+        return not self.is_done
 
     @property
     def is_done(self) -> bool:
@@ -151,9 +177,9 @@ class _Work:
         needed = set(self.asked)
         for expand in self.expands:
             needed |= {expand.source, expand.target}
-        for clause in self.clauses:
+        for clause in (*self.clauses, *self.late_clauses):
             needed |= clause.variables
-        for inner in (*self.anti_joins, *self.semi_joins):
+        for inner in (*self.anti_joins, *self.semi_joins, *self.late_anti_joins, *self.late_semi_joins):
             needed |= inner.free
         for block in self.blocks:
             needed |= block.free
@@ -216,6 +242,7 @@ class _Work:
             bound=seed,
             outside=self.scope,
             nullable=self.nullable,
+            careful=self.careful,
         )
         self.operations.append(AntiJoin(outer, inner, keeps))
 
@@ -232,7 +259,16 @@ class _Work:
         asked = frozenset((ROW, *block.binds))
         counting = Counting.NUMBERS if block.is_optional else Counting.EXISTENCE
         arms = tuple(
-            schedule(arm, self.counts, asked, counting, bound=seed, outside=self.scope, nullable=self.nullable)
+            schedule(
+                arm,
+                self.counts,
+                asked,
+                counting,
+                bound=seed,
+                outside=self.scope,
+                nullable=self.nullable,
+                careful=self.careful,
+            )
             for arm in block.arms
         )
         self.operations.append(Apply(outer, arms, block.binds, block.is_optional))

@@ -60,15 +60,23 @@ class PlanCache:
             found = asked[kind, name] = _count(tables, kind, name)
             return found
 
-        counts = Counts(partial(noted, "node"), partial(noted, "edge"))
-        counting = Counting.EXISTENCE if prepared.ignores_repeats else Counting.NUMBERS
-        order = schedule(prepared.pattern, counts, prepared.asked, counting, nullable=prepared.nullable)
+        order = _order(prepared, Counts(partial(noted, "node"), partial(noted, "edge")))
         made = _Ordered(Program(plan, prepared, order), asked)
         with self._lock:
             self._ordered[plan] = made
             while len(self._ordered) > PREPARED_MAX:
                 self._ordered.popitem(last=False)
         return made.program
+
+
+def careful_order(prepared: Prepared, tables: Tables) -> Schedule:
+    """The order in which no condition fails for a row that another one leaves out."""
+    return _order(prepared, Counts(partial(_count, tables, "node"), partial(_count, tables, "edge")), careful=True)
+
+
+def _order(prepared: Prepared, counts: Counts, *, careful: bool = False) -> Schedule:
+    counting = Counting.EXISTENCE if prepared.ignores_repeats else Counting.NUMBERS
+    return schedule(prepared.pattern, counts, prepared.asked, counting, nullable=prepared.nullable, careful=careful)
 
 
 def _count(tables: Tables, kind: str, name: str) -> int:

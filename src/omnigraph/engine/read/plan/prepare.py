@@ -73,6 +73,12 @@ class PreparedPattern(Struct, frozen=True, eq=False):
     edge_types: dict[str, str]
     """Edge type of each edge variable it binds."""
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether some values make a condition in it fail."""
+        inner = (*self.anti_joins, *self.semi_joins, *(arm for block in self.blocks for arm in block.arms))
+        return any(clause.may_fail for clause in self.clauses) or any(pattern.may_fail for pattern in inner)
+
 
 class PreparedBlock(Struct, frozen=True, eq=False):
     """An optional block, or the arms of an `either`."""
