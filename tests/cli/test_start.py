@@ -3,10 +3,13 @@
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
+import typer
 from tests.cli.program import PROGRAM, call, spawn
 
+from omnigraph.cli import main
 from omnigraph.cli.main import VERBS, build_application
 from omnigraph.version import STORAGE_FORMAT, __version__
 
@@ -143,3 +146,22 @@ def test_the_format_number_is_the_one_the_engine_writes() -> None:
     from omnigraph.engine.manifest.records import INTERNAL_SCHEMA_VERSION
 
     assert STORAGE_FORMAT == INTERNAL_SCHEMA_VERSION
+
+
+def test_a_process_makes_the_parser_of_a_verb_once_and_each_line_is_read_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+
+    def counted(verbs: Iterable[str]) -> typer.Typer:
+        made.append(list(verbs))
+        return build_application(verbs)
+
+    monkeypatch.setattr(main, "build_application", counted)
+    main.parser_of.cache_clear()
+    lines = [["version"], ["version", "--json"], ["version", "--nonsense"], ["version"]]
+    first, as_json, refused, again = (call(*words) for words in lines)
+    assert (first.code, as_json.code, refused.code) == (0, 0, 2)
+    assert as_json.out != first.out
+    assert again == first
+    assert made == [["version"]]

@@ -14,7 +14,7 @@ from omnigraph.testing.faults import LOOKS, Fault
 
 OPERATIONS_MIN = 8
 CHANGES_MIN = 1
-"""How many operations at least change something, which are those that faults behind an operation visit."""
+"""How many operations at least change something, which are those that not every fault goes beyond."""
 
 Record = Callable[[str, object], None]
 
@@ -39,21 +39,38 @@ def crash_everywhere(
     *,
     open_heals: bool = True,
     opening: bool = False,
+    every: bool = True,
+    thorough: bool = False,
 ) -> None:
-    """Visit every storage operation with a fault, or with the death of the process, and record the number of cases.
+    """Visit storage operations with a fault, or with the death of the process, and record the number of cases.
 
     `open_heals` is False for writes that only their repetition completes; `opening` says that a write is no more than
-    the opening of the graph.
+    the opening of the graph. Unless `every` operation is wanted, the graph is open before the fault, and faults before
+    an operation meet those that change something and the next of each: what is stored, and what the writer holds, is
+    the same before the others, and how a writer of its kind takes a failure of one that only looks is shown by a write
+    that every operation of is visited. An outage never needs more: from where it begins nothing is stored any more, so
+    that all that begin between two changes leave the same. `thorough` visits everything all the same.
     """
     base = baseline(write, template, scratch)
     if fault is None:
         _die_everywhere(write, base, template, scratch, record_property, open_heals=open_heals)
         return
+    every = every or thorough
+    sparse = not every or (fault is Fault.OUTAGE and not thorough)
     number = 1
-    while crash_at(write, base, template, scratch, fault, number, opening=opening) is not None:
+    while crash_at(
+        write,
+        base,
+        template,
+        scratch,
+        fault,
+        number,
+        opening=opening or (every and not fault.interrupts),
+        sparse=sparse,
+    ):
         number += 1
     record_property(PROPERTY, number - 1)
-    assert number > (CHANGES_MIN if fault.follows else OPERATIONS_MIN)
+    assert number > (CHANGES_MIN if fault.follows or sparse else OPERATIONS_MIN)
 
 
 def operation_of(moment: str) -> str:

@@ -1,6 +1,8 @@
 """Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
 
-Lost acknowledgements of mutations and loads always run; everything else is marked long.
+Lost acknowledgements of mutations and loads always run; everything else is marked long. Writes of one kind share the
+way they open a graph and look at it, so that some of each kind, those in `WHOLE`, are crashed at operations that only
+look as well; with `--thorough` all are.
 """
 
 from __future__ import annotations
@@ -38,6 +40,22 @@ from omnigraph.testing.faults import Fault, FaultyStore
 
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS, **TOGETHER}
 MERGING: dict[str, Write] = {**MERGES, **REVERTS}
+WHOLE = frozenset(
+    {
+        "insert nodes and an edge",
+        "load merge",
+        "several writes together",
+        "several first writes on a branch together",
+        "first write on a branch",
+        "fast-forward main to a branch",
+        "merge a branch into its sibling",
+        "merge by two commits to a table",
+        "merge a branch that has come back to where it was",
+        "merge by workers",
+        "apply a schema with steps of every kind",
+        "apply a schema that changes no table",
+    }
+)
 FAULTS = faults_and_death()
 ALSO_QUICK = faults_and_death(Fault.RAISE_AFTER)
 MERGE_CASES = [
@@ -49,63 +67,71 @@ MERGE_CASES = [
 
 @pytest.mark.parametrize("fault", ALSO_QUICK)
 @pytest.mark.parametrize("name", WRITES)
-def test_a_write_survives(name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
-    crash_everywhere(WRITES[name], seeded, scratch, fault, record_property)
+def test_a_write_survives(
+    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
+) -> None:
+    crash_everywhere(WRITES[name], seeded, scratch, fault, record_property, every=name in WHOLE, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ON_A_BRANCH)
 def test_a_write_on_a_branch_survives(
-    name: str, fault: Fault | None, branched: Path, scratch: Path, record_property: Record
+    name: str, fault: Fault | None, branched: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
-    crash_everywhere(ON_A_BRANCH[name], branched, scratch, fault, record_property)
+    crash_everywhere(
+        ON_A_BRANCH[name], branched, scratch, fault, record_property, every=name in WHOLE, thorough=thorough
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_creation_of_a_branch_survives(
-    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
+    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
-    crash_everywhere(CreateBranch(), seeded, scratch, fault, record_property)
+    crash_everywhere(CreateBranch(), seeded, scratch, fault, record_property, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_deletion_of_a_branch_survives(
-    fault: Fault | None, diverged: Path, scratch: Path, record_property: Record
+    fault: Fault | None, diverged: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
-    crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property)
+    crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property, thorough=thorough)
 
 
 @pytest.mark.parametrize(("name", "fault"), MERGE_CASES)
 def test_a_merge_survives(
-    name: str, fault: Fault | None, to_merge: dict[str, Path], scratch: Path, record_property: Record
+    name: str, fault: Fault | None, to_merge: dict[str, Path], scratch: Path, record_property: Record, thorough: bool
 ) -> None:
-    crash_everywhere(MERGING[name], to_merge[name], scratch, fault, record_property)
+    crash_everywhere(
+        MERGING[name], to_merge[name], scratch, fault, record_property, every=name in WHOLE, thorough=thorough
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_change_of_the_schema_survives(
-    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
+    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
-    crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property)
+    crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property, every=name in WHOLE, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_maintenance_survives(fault: Fault | None, seeded: Path, scratch: Path, record_property: Record) -> None:
-    crash_everywhere(Optimize(), seeded, scratch, fault, record_property)
+def test_maintenance_survives(
+    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
+) -> None:
+    crash_everywhere(Optimize(), seeded, scratch, fault, record_property, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_taking_off_settings_survives(
-    fault: Fault | None, configured: Path, scratch: Path, record_property: Record
+    fault: Fault | None, configured: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
     assert tables_with_removal(connect(configured, read_only=True).snapshot()) == ["node:Company", "node:Person"]
-    crash_everywhere(TakeOffSettings(), configured, scratch, fault, record_property)
+    crash_everywhere(TakeOffSettings(), configured, scratch, fault, record_property, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_writer_that_only_publishes_survives(
-    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record
+    fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
     drifted = scratch / "drifted"
     context = connect(copy_graph(seeded, drifted)).context
@@ -113,7 +139,7 @@ def test_a_writer_that_only_publishes_survives(
     staged = stage_changes(base, new_rows=base.schema.empty_table().from_pydict({"id": ["x"], "name": ["x"]}))
     assert staged is not None
     context.store.commit(base, staged, {})
-    crash_everywhere(Repair(), drifted, scratch, fault, record_property, open_heals=False)
+    crash_everywhere(Repair(), drifted, scratch, fault, record_property, open_heals=False, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -129,9 +155,14 @@ def test_a_writer_that_only_publishes_survives(
     ],
 )
 def test_recovery_itself_survives(
-    where: str, fault: Fault | None, interrupted: dict[str, Path], scratch: Path, record_property: Record
+    where: str,
+    fault: Fault | None,
+    interrupted: dict[str, Path],
+    scratch: Path,
+    record_property: Record,
+    thorough: bool,
 ) -> None:
-    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property, opening=True)
+    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property, opening=True, thorough=thorough)
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ machine is lost.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from omnigraph.engine.storage import steps
 from omnigraph.errors import ConflictError, GraphError
 from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import run_child
-from omnigraph.testing.crash import check_recovered, content_of, copy_graph, discard_graph
+from omnigraph.testing.crash import Content, check_recovered, content_of, discard_graph, link_graph
 
 LEASE_SECONDS = 0.01
 WRITES = ("commit", "copy", "create_branch", "delete", "write_fragments", "write_text")
@@ -32,6 +33,9 @@ QUICK = "merge by two commits to a table"
 NO_EFFECT = "merge a branch that has come back to where it was"
 """One publish, which leaves nothing that others could take over."""
 PLACES_MIN = {NO_EFFECT: 1}
+
+Wanted = Callable[[bool], Content]
+"""What a graph holds in the end, by whether the merge has landed."""
 
 
 class Standing:
@@ -80,10 +84,10 @@ def take_over(root: str, into: str, cleans: bool) -> None:
 
 
 def merge_late(
-    write: Merge, template: Path, root: str, at: int, names: tuple[str, ...] | None, *, cleans: bool
+    write: Merge, template: Path, root: str, at: int, names: tuple[str, ...] | None, wanted: Wanted, *, cleans: bool
 ) -> bool:
     """Merge, standing still before one step; False when there are not so many."""
-    graph = connect(copy_graph(template, root))
+    graph = connect(link_graph(template, root))
     graph.context.recovery.intents.lease_seconds = LEASE_SECONDS
     Heartbeat.at(graph.context.store.objects).lease.seconds = LEASE_SECONDS
     theirs = graph.snapshot(write.source).head
@@ -105,18 +109,29 @@ def merge_late(
         return False
     assert met == [0], "what happened elsewhere failed"
     assert refused is None or cleans, f"refused although nothing was in its way: {refused}"
-    check_outcome(write, template, root, theirs, landed=refused is None)
+    check_outcome(write, root, theirs, wanted(refused is None), landed=refused is None)
     return True
 
 
-def check_outcome(write: Merge, template: Path, root: str, theirs: str | None, *, landed: bool) -> None:
-    wanted = copy_graph(template, f"{root}-wanted")
-    other = connect(wanted)
-    if landed:
-        write.again(other)
-    next_write(other, write.into).again(other)
+def contents(write: Merge, template: Path, scratch: Path) -> Wanted:
+    """What there is in the end when nobody stands still, with the merge or without it."""
+
+    @functools.cache
+    def wanted(landed: bool) -> Content:
+        graph = connect(link_graph(template, scratch / "wanted"))
+        if landed:
+            write.again(graph)
+        next_write(graph, write.into).again(graph)
+        found = content_of(graph)
+        discard_graph(scratch / "wanted")
+        return found
+
+    return wanted
+
+
+def check_outcome(write: Merge, root: str, theirs: str | None, wanted: Content, *, landed: bool) -> None:
     content = content_of(connect(root, read_only=True))
-    assert content == content_of(other), "something was lost, or came twice"
+    assert content == wanted, "something was lost, or came twice"
     commits = [each for each in connect(root).history.list(write.into) if each.merged_parent_commit_id == theirs]
     assert len(commits) == int(landed), "the merge was recorded more than once, or not"
     check_recovered(root, (content,))
@@ -135,14 +150,14 @@ def everywhere(
     Whether the other machine cleans up takes turns from step to step unless it is said.
     """
     at, taken_over = 1, 0
+    wanted = contents(write, template, scratch)
     before = len(audit.rows(connect(template, read_only=True).context.store))
     while merge_late(
-        write, template, str(scratch / f"at-{at}"), at, names, cleans=at % 2 == 0 if cleans is None else cleans
+        write, template, str(scratch / f"at-{at}"), at, names, wanted, cleans=at % 2 == 0 if cleans is None else cleans
     ):
         rows = audit.rows(connect(scratch / f"at-{at}", read_only=True).context.store)
         taken_over += any(row.writer_kind == "BranchMerge" for row in rows[before:])
         discard_graph(scratch / f"at-{at}")
-        discard_graph(scratch / f"at-{at}-wanted")
         at += 1
     return at - 1, taken_over
 

@@ -12,7 +12,7 @@ from tests.crash.writes import Merge
 from omnigraph.errors import BranchNotFoundError, GraphError
 from omnigraph.graph import connect
 from omnigraph.testing.children import run_child
-from omnigraph.testing.crash import changes, check_recovered, content_of, copy_graph, discard_graph
+from omnigraph.testing.crash import changes, check_recovered, content_of, discard_graph, link_graph
 from omnigraph.testing.failpoints import CRASH_EXIT_CODE
 from omnigraph.testing.faults import Fault, FaultyStore
 
@@ -57,12 +57,12 @@ def test_a_merge_that_deletes_its_branch_survives(
 ) -> None:
     template = to_merge["fast-forward main to a branch"]
     before = content_of(connect(template, read_only=True))
-    merged = copy_graph(template, scratch / "merged")
+    merged = link_graph(template, scratch / "merged")
     Merge().run(merged)
     both = content_of(connect(merged, read_only=True))
     alone = {key: rows for key, rows in both.items() if not key.startswith("review/")}
     number = 1
-    while fails(root := copy_graph(template, scratch / f"at-{number}"), fault, number):
+    while fails(root := link_graph(template, scratch / f"at-{number}"), fault, number):
         # Three states, one after the other: nothing, merged, merged and deleted.
         check_recovered(root, (before, both, alone))
         graph = connect(root)

@@ -46,14 +46,14 @@ class Crew:
 
 
 def run_crew(root: Path, journals: Path, kills: int) -> None:
-    """Let the crew write, killing a member somewhat more often than once a second."""
+    """Let the crew write, killing a member about twice a second."""
     chance = random.Random(SEED_NUMBER)
     crew = Crew(root, journals)
     for slot in range(SLOTS):
         crew.hire(slot)
     try:
         for _ in range(kills):
-            time.sleep(chance.uniform(0.6, 1.0))
+            time.sleep(chance.uniform(0.3, 0.6))
             assert all(process.is_alive() for process in crew.members.values()), "a writer died by itself"
             slot = chance.randrange(SLOTS)
             crew.kill(slot)
@@ -153,10 +153,10 @@ def check_outcome(root: Path, journals: Path) -> dict[str, object]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kills", [12, pytest.param(72, marks=pytest.mark.long)])
 def test_killed_writers_lose_nothing_and_block_nobody(
-    kills: int, tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    kills = 72
     root, journals = tmp_path / "graph", tmp_path / "journals"
     journals.mkdir()
     create(root, SCHEMA)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.damage.graphs import DAMAGES, Case, Outcome, built, examine
+from tests.damage.graphs import DAMAGES, Case, Outcome, built, examine, freeze_heap
 
 DAMAGES_EACH = 3
 """Kinds of damage that each kind of file meets; with `--thorough` every file meets every kind."""
@@ -27,7 +27,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def outcomes(cases: list[Case]) -> Iterator[Outcome]:
     """The cases one after the other, because branches name their place, in processes that forget all between two."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(1, maxtasksperchild=25) as pool:
+    with context.Pool(1, freeze_heap, maxtasksperchild=25) as pool:
         yield from pool.imap(examine, cases, chunksize=1)
 
 

@@ -7,15 +7,17 @@ code. A verb is listed once, in `VERBS`.
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from omnigraph.cli.arguments import settle, wants_json
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, USAGE, exit_code
@@ -94,8 +96,8 @@ def run(words: Sequence[str]) -> int:
     for warning in line.warnings:
         typer.echo(warning, err=True)
     try:
-        application = build_application([line.verb] if line.verb in VERBS else VERBS)
-        outcome = application(list(line.words) or ["--help"], prog_name="omnigraph", standalone_mode=False)
+        command = parser_of(line.verb if line.verb in VERBS else None)
+        outcome = command(list(line.words) or ["--help"], prog_name="omnigraph", standalone_mode=False)
         if outcome == INTERRUPTED:
             # The parser takes an interrupt for an exit without a word.
             raise KeyboardInterrupt
@@ -154,6 +156,12 @@ def report(error: GraphError, *, as_json: bool) -> int:
             # The sentence is on standard error already.
             _let_go_of_output()
     return exit_code(error)
+
+
+@functools.cache
+def parser_of(verb: str | None) -> Callable[..., Any]:
+    """The parser of one verb, or of all; made once, because making it takes longer than most commands take to run."""
+    return typer.main.get_command(build_application(VERBS if verb is None else [verb]))
 
 
 def build_application(verbs: Iterable[str]) -> typer.Typer:

@@ -70,10 +70,26 @@ class Step(Struct, frozen=True):
         return self.name not in LOOKS
 
 
+class ChangesAndNext:
+    """Counts the operations that change something, and the one that follows each of them.
+
+    They are all places between which what is stored differs. An object is for one run, because it remembers.
+    """
+
+    def __init__(self) -> None:
+        self._changed = True
+
+    def __call__(self, step: Step) -> bool:
+        """True for an operation that counts."""
+        counts, self._changed = step.changes or self._changed, step.changes
+        return counts
+
+
 class FaultyStore:
     """Storage that fails at its `at`-th operation, counted from 1; use it as a context manager around a write.
 
-    `only` limits the counted operations. `met` tells afterwards whether the fault happened.
+    `only` limits the counted operations; an outage concerns all that come after it. `met` tells afterwards whether the
+    fault happened.
     """
 
     def __init__(self, fault: Fault, at: int, *, only: Callable[[Step], bool] | None = None) -> None:
@@ -98,6 +114,8 @@ class FaultyStore:
         """Count an operation, and act if it is the chosen one."""
         step = Step(name, target)
         if self.only is not None and not self.only(step):
+            if self.met and self.fault is Fault.OUTAGE:
+                raise InjectedFailure(f"an outage, before {name} of {target}")
             self._push(0, step)
             return
         with self._lock:

@@ -148,3 +148,20 @@ def test_rows_are_exported_changed_and_loaded_again(tmp_path, bound, expected):
             kept.append({f"d.{name}": row[name] for name in ("name", "title", "body")})
     assert [{name.removeprefix("$"): value for name, value in row.items()} for row in rows] == kept
     assert not copy.maintenance.verify().problems
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_a_stream_of_rows_is_planned_once_and_has_the_columns_of_the_scan(tmp_path, bound, rows):
+    graph = create(tmp_path / "graph", SCHEMA)
+    graph.load({"Doc": docs()}, mode="append", engine="local")
+    table = graph.snapshot().open("node:Doc")
+    planned = []
+
+    def scan(batch):
+        planned.append(batch)
+        return table.scanner(["name", "tags"], batch_size=batch)
+
+    stream = batches.read_stream(scan, rows)
+    assert stream.schema == table.scanner(["name", "tags"]).projected_schema
+    assert stream.read_all() == table.scan(["name", "tags"])
+    assert planned == [rows or batches.DEFAULT_ROWS]

@@ -33,8 +33,11 @@ def read_all(scan: Scan, rows: int | None = None) -> pa.Table:
 
 def read_stream(scan: Scan, rows: int | None = None) -> pa.RecordBatchReader:
     """Everything a scan gives, as a stream."""
-    schema = scan(1).projected_schema
-    return pa.RecordBatchReader.from_batches(schema, stream(lambda batch: scan(batch).to_reader(), rows))
+    # Asking a scan for its schema plans it, and reading from it would plan it once more.
+    first = scan(rows or DEFAULT_ROWS).to_reader()
+    begun = [first]
+    found = stream(lambda batch: begun.pop() if begun else scan(batch).to_reader(), rows)
+    return pa.RecordBatchReader.from_batches(first.schema, found)
 
 
 def stream(read: Callable[[int], Iterable[pa.RecordBatch]], rows: int | None = None) -> Iterator[pa.RecordBatch]:
