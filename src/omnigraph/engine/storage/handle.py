@@ -7,6 +7,7 @@ the list of files and the deletions belong to a version.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -37,6 +38,8 @@ _AUTO_CLEANUP = "lance.auto_cleanup."
 FRAGMENT_BATCH_ROWS = 1 << 20
 """A column of a fragment is read at once, if Lance can."""
 _NOTE_BYTES = 64
+CLEANUP_PAUSES = (0.05, 0.2, 0.75)
+"""Seconds between looks whether the version of a file that is missing goes, too, before the file counts as lost."""
 
 
 HIGHEST_FIELD = "omnigraph:highest_field_id"
@@ -172,7 +175,7 @@ class TableHandle:
             if not isinstance(exc, FOREIGN) and not is_panic(exc):
                 raise
             failure = classify_lance_error(exc, f"{what} {self.path}")
-            if not is_missing(failure) or self._is_kept(self):
+            if not is_missing(failure) or self._stays_kept():
                 raise failure from exc
             key = self.table_key or self.path
             raise VersionReclaimedError(
@@ -181,6 +184,14 @@ class TableHandle:
                 table_key=key,
                 version=self.version,
             ) from exc
+
+    def _stays_kept(self) -> bool:
+        """Whether this version is still there, also after a while: cleanup removes its files before the version."""
+        for pause in CLEANUP_PAUSES:
+            if not self._is_kept(self):
+                return False
+            time.sleep(pause)
+        return self._is_kept(self)
 
     def count_rows(self, filter: RowFilter | None = None) -> int:
         """Live rows, or those a filter selects."""
