@@ -550,7 +550,9 @@ def _project(run: _Run, expression: op.Expression, row: Row, score: float | None
 def _aggregate(run: _Run, rows: list[Row]) -> list[list[Any]]:
     plan = run.plan
     keys = [p.expression for p in plan.projections if _reads(p.expression) and not _aggregates(p.expression)]
-    groups: dict[Any, list[Row]] = {(): []} if all(_aggregates(p.expression) for p in plan.projections) else {}
+    groups: dict[Any, list[Row]] = (
+        {(): []} if not keys and any(_aggregates(p.expression) for p in plan.projections) else {}
+    )
     for row in rows:
         groups.setdefault(tuple(_group_value(_value(run, key, row)) for key in keys), []).append(row)
 

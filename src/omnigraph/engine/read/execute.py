@@ -291,8 +291,8 @@ def _aggregated(context: Context, prepared: Prepared, frame: Frame) -> ReadResul
     if prepared.only_counts_rows and (context.limit is None or context.limit > 0):
         return ReadResult(prepared.schema, 1, context.steps, context, plan.projections, _count=frame.total())
     note = context.step("distinct" if plan.distinct else "aggregate", lambda: ", ".join(map(show, keys)) or "all rows")
-    # What is returned beside aggregates is a key, also if it is the same for all rows: no row, no group.
-    groups = group_rows(context, frame, keys, is_one=all(prepared.aggregated))
+    # Distinct rows need a row even where all would be the same; an aggregate without keys is told of no rows as well.
+    groups = group_rows(context, frame, keys, is_one=any(prepared.aggregated))
     computed: dict[Expression, pa.Array] = {
         aggregate: aggregate_column(context, groups, aggregate) for aggregate in prepared.aggregates
     }
