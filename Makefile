@@ -17,7 +17,8 @@ BENCH  := $(VENV)/.installed-bench
 DOCS   := $(VENV)/.installed-docs
 # Torch brings gigabytes of libraries for graphics cards, so it has an environment of its own, and CI leaves it out.
 PYG    := .venv-pyg
-WORKERS ?= 2
+# One more than the two cores of a small machine: a quarter of the time tests wait for processes and files.
+WORKERS ?= 3
 PROGRAMS ?= 200
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,9 +42,9 @@ test-pyg: $(PYG)/.installed ## Run the tests of PyTorch Geometric in .venv-pyg, 
 	$(PYG)/bin/python -c "import torch_geometric"
 	$(PYG)/bin/python -m pytest tests/libraries/test_graphs.py -k pyg
 
-soak: $(DEV) ## Hours of random programs and damages: PROGRAMS of 300 steps in which all readers must agree
+soak: $(DEV) ## Hours of random programs, damages and crashes: PROGRAMS of 300 steps in which all readers must agree
 	$(BIN)/python -m pytest -n $(WORKERS) tests/property/test_warm_and_cold.py tests/property/test_merge_model.py \
-		tests/damage --programs $(PROGRAMS) --thorough --timeout 0
+		tests/damage tests/crash/test_every_step.py --programs $(PROGRAMS) --thorough --timeout 0
 
 check: $(DEV) ## Format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .

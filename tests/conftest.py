@@ -62,13 +62,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("program", range(metafunc.config.getoption("--programs")))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what we assume about Lance first: when that breaks, everything after it is noise.
 
-    With several test processes each starts with its share of Spark, and long tests come before short ones, so that all
-    end at about the same time.
+    With several test processes one begins with what shares a Spark session, which takes long to start and to get
+    going, and long tests come before short ones, so that all end at about the same time.
     """
     items.sort(key=_turn)
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="module", autouse=True)
