@@ -12,6 +12,7 @@ traceback, and an interactive session does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from omnigraph.errors import GraphError
@@ -44,3 +45,22 @@ def holding(take: Callable[[], object], body: Callable[[], T], give: Callable[[]
 
 def nothing() -> None:
     """For those who have nothing to take before the body, because it takes as it goes."""
+
+
+def uncut(work: Callable[[], T]) -> T:
+    """Run what must not be left half done: an interrupt that comes meanwhile is raised when it is at its end.
+
+    It runs in a thread of its own, because signals are raised in the main thread only. Where foreign code gives up a
+    call in the middle, a part of it may still take effect later, when others have cleared away the rest.
+
+    >>> uncut(lambda: "done")
+    'done'
+    """
+    running: list[Future[T]] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-uncut") as pool:
+        holding(
+            lambda: running.append(pool.submit(work)),
+            lambda: running[0].exception(),
+            lambda: [each.exception() for each in running],
+        )
+    return running[0].result()

@@ -8,6 +8,7 @@ never looks for one.
 
 from __future__ import annotations
 
+import _thread
 import dis
 import gc
 import os
@@ -22,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from lance import LanceDataset
 from tests.crash.summary import INTERRUPTS
 
 import omnigraph
@@ -38,6 +40,7 @@ from omnigraph.engine.coordination.owner import Liveness
 from omnigraph.engine.storage import layout
 from omnigraph.errors import ConflictError, GraphError
 from omnigraph.ids import TableKey
+from omnigraph.interrupts import uncut
 from omnigraph.testing.children import run_child
 
 KEYS = [(TableKey("node:A"), None), (TableKey("edge:B"), "review")]
@@ -322,3 +325,31 @@ def test_another_process_writes_at_once_while_the_interrupted_one_lives(graph: o
         assert run_child(_write_elsewhere, graph.uri) == 0, repr(kept)
     assert cases > 5
     assert graph.maintenance.verify().clean
+
+
+def test_an_interrupt_waits_until_a_branch_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = omnigraph.create(tmp_path / "g", "node Person { name: String @key }")
+    made, make = threading.Event(), LanceDataset.create_branch
+
+    def slowly(dataset: LanceDataset, *args: Any) -> LanceDataset:
+        threading.Thread(target=_thread.interrupt_main).start()
+        for _ in range(30):
+            time.sleep(0.01)
+        found = make(dataset, *args)
+        made.set()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LanceDataset, "create_branch", slowly)
+        with pytest.raises(KeyboardInterrupt):
+            graph.branches.create("side")
+    assert made.is_set(), "it was cut short"
+    assert graph.branches.list() == ["main"], "a creation that is interrupted is taken back"
+    graph.maintenance.cleanup(keep=1)
+    graph.branches.create("side")
+    assert graph.maintenance.verify().problems == []
+
+
+def test_what_fails_uncut_fails_as_it_would() -> None:
+    with pytest.raises(ZeroDivisionError):
+        uncut(lambda: 1 // 0)

@@ -17,6 +17,7 @@ from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import is_missing, raise_interrupt, translated
 from omnigraph.errors import GraphError, StorageError
+from omnigraph.interrupts import uncut
 
 REF_LOOKS = 16
 
@@ -70,13 +71,18 @@ class InlineCommitResidual:
         """Create a ref `branch` of a table at `(source, version)`; no data is copied."""
         handle = self._store.open(path, branch=source, version=version)
         with translated(f"creating branch {branch} of {path}"), step("create_branch", path):
+
+            def create() -> None:
+                # Cut short, Lance could still write the ref when `cleanup` has taken the files of the branch away.
+                uncut(lambda: handle.dataset.create_branch(branch, (source, version)))
+
             try:
-                handle.dataset.create_branch(branch, (source, version))
+                create()
             except OSError as exc:
                 raise_interrupt(exc)
                 if not self._clear_leftovers(path, branch):
                     raise
-                handle.dataset.create_branch(branch, (source, version))
+                create()
             self._store.sync_head(path, branch)
 
     def _clear_leftovers(self, path: str, branch: str) -> bool:
