@@ -11,8 +11,9 @@ traceback, and an interactive session does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from omnigraph.errors import GraphError
@@ -56,11 +57,15 @@ def uncut(work: Callable[[], T]) -> T:
     >>> uncut(lambda: "done")
     'done'
     """
-    running: list[Future[T]] = []
-    with ThreadPoolExecutor(1, thread_name_prefix="omnigraph-uncut") as pool:
-        holding(
-            lambda: running.append(pool.submit(work)),
-            lambda: running[0].exception(),
-            lambda: [each.exception() for each in running],
-        )
-    return running[0].result()
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as exc:  # noqa: BLE001 - it goes on where it is waited for
+            outcome.set_exception(exc)
+
+    thread = threading.Thread(target=run, name="omnigraph-uncut")
+    # Not `Thread.join`, which takes the thread for ended once it was interrupted.
+    holding(thread.start, outcome.exception, lambda: thread.is_alive() and outcome.exception())
+    return outcome.result()

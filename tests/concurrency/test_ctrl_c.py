@@ -78,7 +78,8 @@ def query():
         graph.query("query q() { match { $p: Person } return { $p.age, count($p) as n } }")
 
 def say(text):
-    print(text, flush=True)
+    sys.stdout.write(text + "\\n")  # whole, while `print` may be interrupted before the end of its line
+    sys.stdout.flush()
 
 say("ready")
 while True:
@@ -213,7 +214,7 @@ def test_many_sessions_that_are_interrupted_leave_nobody_waiting(session: Sessio
 @pytest.mark.long
 def test_a_command_that_is_interrupted_says_so_in_one_line(root: str, tmp_path: Path) -> None:
     data = tmp_path / "people.jsonl"
-    data.write_text("".join(json.dumps({"type": "Person", "data": {"name": f"x{n}"}}) + "\n" for n in range(100_000)))
+    data.write_text("".join(json.dumps({"type": "Person", "data": {"name": f"x{n}"}}) + "\n" for n in range(400_000)))
     command = [
         sys.executable,
         "-c",
@@ -226,7 +227,7 @@ def test_a_command_that_is_interrupted_says_so_in_one_line(root: str, tmp_path: 
         root,
     ]
     interrupted = 0
-    for delay in (1.0, 2.0, 3.0):
+    for delay in (0.8, 1.2, 1.6, 2.0, 3.0, 4.0):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
         time.sleep(delay)
         process.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from omnigraph.testing.crash import Write, baseline, check_recovered, content_of
 from omnigraph.testing.faults import Fault, FaultyStore
 
 PAGE = 4096
+BUSY_SECONDS_MAX = 10.0
 DISK_BYTES = 4 << 20
 WRITES = [MUTATIONS["insert nodes and an edge"], LOADS["load merge"]]
 WRITING = frozenset({"write_text", "write_fragments", "commit", "write_text_if_absent", "delete_rows"})
@@ -84,7 +86,7 @@ def test_storage_that_refuses_to_write_loses_nothing(write: Write, seeded: Path,
     refused = 0
     for number in range(1, 30):
         root = copy_graph(seeded, scratch / f"injected-{number}")
-        with FaultyStore(Fault.OUTAGE, number, only=lambda step: step.name in WRITING) as store:
+        with FaultyStore(Fault.OUTAGE, number, only=lambda step: step.name in WRITING, partial=True) as store:
             acknowledged = write_and_see(write, root)
             assert content_of(connect(root, read_only=True)) in (base.before, base.once), "readers are not disturbed"
         refused += not acknowledged
@@ -131,4 +133,7 @@ def test_a_disk_that_turns_read_only_loses_nothing(name: str, seeded: Path, scra
 
 
 def remount(disk: Path, how: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+    limit = time.monotonic() + BUSY_SECONDS_MAX
+    while subprocess.run(["mount", "-o", f"remount,{how}", str(disk)]).returncode:
+        assert time.monotonic() < limit, "somebody keeps a file open"
+        time.sleep(0.01)  # a disk is busy while a manifest is written ahead

@@ -88,12 +88,14 @@ class ChangesAndNext:
 class FaultyStore:
     """Storage that fails at its `at`-th operation, counted from 1; use it as a context manager around a write.
 
-    `only` limits the counted operations; an outage concerns all that come after it. `met` tells afterwards whether the
-    fault happened.
+    `only` limits the counted operations; an outage concerns all that come after it, or with `partial` only those that
+    are counted. `met` tells afterwards whether the fault happened.
     """
 
-    def __init__(self, fault: Fault, at: int, *, only: Callable[[Step], bool] | None = None) -> None:
-        self.fault, self.at, self.only = fault, at, only
+    def __init__(
+        self, fault: Fault, at: int, *, only: Callable[[Step], bool] | None = None, partial: bool = False
+    ) -> None:
+        self.fault, self.at, self.only, self.partial = fault, at, only, partial
         self.seen: list[Step] = []
         self._lock = threading.Lock()
         self._numbers = threading.local()
@@ -114,7 +116,7 @@ class FaultyStore:
         """Count an operation, and act if it is the chosen one."""
         step = Step(name, target)
         if self.only is not None and not self.only(step):
-            if self.met and self.fault is Fault.OUTAGE:
+            if self.met and self.fault is Fault.OUTAGE and not self.partial:
                 raise InjectedFailure(f"an outage, before {name} of {target}")
             self._push(0, step)
             return
