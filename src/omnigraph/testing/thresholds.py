@@ -141,7 +141,8 @@ LOWERED: dict[str, dict[str, float]] = {
     "engine.write.overlay": {"TAIL_ROWS": 4, "TAIL_PIECES": 2, "LIST_IDS": 1},
     "engine.write.group": {"LAYER_ROWS_MAX": 3},
     "engine.write.layer": {"CHUNKS_MAX": 1},
-    "engine.write.transaction": {"KEEP_FRAGMENTS_ROWS": 4, "PARALLEL_ROWS": 4},
+    "engine.write.staging": {"AHEAD_ROWS": 3, "PARALLEL_ROWS": 4},
+    "engine.write.transaction": {"KEEP_FRAGMENTS_ROWS": 4},
 }
 """By module, what each of its thresholds is lowered to."""
 

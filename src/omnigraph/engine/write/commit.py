@@ -14,7 +14,8 @@ from omnigraph.engine.recovery import RecoveryContext
 from omnigraph.engine.storage.columns import ColumnCache
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import StagedWrite
-from omnigraph.engine.write.transaction import TableWrite, Transaction
+from omnigraph.engine.write.staging import TableWrite
+from omnigraph.engine.write.transaction import Transaction
 from omnigraph.errors import GraphError, InternalError
 from omnigraph.ids import TableKey
 

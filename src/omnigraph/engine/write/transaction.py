@@ -8,9 +8,7 @@ Spark jobs and maintenance all write through it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,6 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.engine.commit.cancellation import Cancellation
 from omnigraph.engine.commit.request import Stage, TablePointer
 from omnigraph.engine.coordination.intent import WriterKind
-from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.rules.patches import complete
 from omnigraph.engine.rules.validate import ChangeSet, Finding, TableChange, findings, refuse_rows, validate
@@ -46,13 +43,12 @@ from omnigraph.engine.write.committed import SnapshotView
 from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.overlay import Marks
 from omnigraph.engine.write.rows import PendingTable, Resolved, Under, WriteKind
+from omnigraph.engine.write.staging import Staging, TableWrite
 from omnigraph.errors import InternalError
 from omnigraph.ids import CommitId, TableKey, check_text, now_micros, stored_branch
 from omnigraph.interrupts import nothing
 
 KEEP_FRAGMENTS_ROWS = 4_096
-PARALLEL_ROWS = 50_000
-STAGING_THREADS = 8
 
 
 class WriteRequest(Struct, frozen=True):
@@ -78,22 +74,6 @@ class WriteRequest(Struct, frozen=True):
             check_text(self.actor, "the actor")
         for name, value in self.properties.items():
             check_text(value, f"the commit property '{check_text(name, 'the name of a commit property')}'")
-
-
-class TableWrite(Struct):
-    """The one change of one table, ready to be staged and committed."""
-
-    table_key: TableKey
-    entry: TableEntry
-    kind: WriteKind
-    stage: Stage
-    forks: bool = False
-    base: TableHandle | None = None
-    staged: StagedWrite | None = None
-    rows: Resolved | None = None
-    staged_elsewhere: bool = False
-    then: Callable[[], Stage | None] | None = None
-    """Asked once the change is staged: a second commit to the table, for what is better appended behind the first."""
 
 
 class WrittenFragments:
@@ -255,13 +235,14 @@ class Transaction:
             ConstraintError: a rule of the schema would be broken.
             KeyConflictError: an id that must be new is taken.
         """
-        self._check(self._settle())
+        self.settle()
+        self.check()
 
     def findings(self) -> list[Finding]:
         """Every rule that what was gathered would break, as data; nothing may be gathered afterwards."""
-        return findings(self.catalog, self._settle(), self.view)
+        return findings(self.catalog, self.settle(), self.view)
 
-    def _settle(self) -> ChangeSet:
+    def settle(self) -> ChangeSet:
         """Look up what is still unknown of the rows gathered, once, and decide what each table's change is."""
         if self._changes is None:
             self._changes = {}
@@ -273,43 +254,30 @@ class Transaction:
                 self.request.limits.check(key, rows.rows, replaces_table=pending.replaces_table)
                 write = self._table_write(key, pending.kind, _stage_rows(pending, rows, self._fragments, self._fold))
                 write.rows = rows
+                write.removable = rows.places is None and not blob_columns(pending.entity)
                 self.writes[key] = write
             self.writes.update(self._direct)
         return self._changes
 
-    def _check(self, changes: ChangeSet) -> None:
+    def check(self) -> None:
+        """Judge what was settled.
+
+        Raises:
+            ConstraintError: a rule of the schema would be broken.
+            KeyConflictError: an id that must be new is taken.
+        """
+        changes = self.settle()
         if changes:
             validate(self.catalog, changes, self.view)
 
-    def stage(self) -> None:
-        """Write the files of every change whose table can be written yet; tables to be forked are staged later."""
-        ready = [self.writes[key] for key in sorted(self.writes) if not self.writes[key].forks]
-        rows = sum(write.rows.rows.num_rows for write in ready if write.rows is not None)
-        if len(ready) > 1 and (rows >= PARALLEL_ROWS or self.snapshot.store.waits):
-            self._stage_side_by_side(ready)
-        else:
-            for write in ready:
-                self._stage_one(write)
+    def staging(self) -> Staging:
+        """The files of every change that was settled; tables to be forked are staged later."""
+        return Staging(self.snapshot, self.request.cancellation, [self.writes[key] for key in sorted(self.writes)])
+
+    def leave_unchanged(self) -> None:
+        """Let go of the tables for which there was nothing to stage."""
         for key in [key for key, write in self.writes.items() if write.staged is None and not write.forks]:
             del self.writes[key]
-
-    def _stage_side_by_side(self, writes: Sequence[TableWrite]) -> None:
-        """Write and sync the files of several tables at once; which durability is asked for goes along."""
-
-        def stage(write: TableWrite) -> None:
-            self._stage_one(write)
-            if write.base is not None and write.staged is not None:
-                write.staged = self.snapshot.store.sync_staged(write.base, write.staged)
-
-        with ThreadPoolExecutor(min(STAGING_THREADS, len(writes))) as pool:
-            running = [pool.submit(copy_context().run, stage, write) for write in writes]
-        for done in running:
-            done.result()
-
-    def _stage_one(self, write: TableWrite) -> None:
-        self.request.cancellation.check()
-        base = self.snapshot.open(write.table_key)
-        write.base, write.staged = base, write.stage(base)
 
     def _table_write(self, table_key: TableKey, kind: WriteKind, stage: Stage) -> TableWrite:
         entry = self.snapshot.entry(table_key)

@@ -25,6 +25,7 @@ from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.write.commit import commit_transaction
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.settings import strip, tables_with_removal
+from omnigraph.engine.write.staging import Staging
 from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.errors import (
     ConflictError,
@@ -143,15 +144,9 @@ class _Attempts:
         transaction = Transaction(self._context.catalog, snapshot, request, self._fragments, fold)
         value = self._working(lambda: prepare(transaction))
         request.cancellation.check()
-        transaction.validate()
-        if not transaction.writes:
-            return Written(value, None)
-        self._involved = list(transaction.expected)
-        if self._base is not None:
-            self._hold_strict(transaction)
-        self._strip_settings(transaction)
-        self._hold_strict(transaction)
-        self._working(transaction.stage)
+        transaction.settle()
+        staging = transaction.staging()
+        holding(staging.begin, lambda: self._judge(transaction, staging), staging.discard)
         if not transaction.writes:
             return Written(value, None)
         failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
@@ -159,6 +154,17 @@ class _Attempts:
         committed = commit_transaction(self._recovery, transaction, self._deadline)
         self._offer_folds(committed, transaction)
         return Written(value, committed)
+
+    def _judge(self, transaction: Transaction, staging: Staging) -> None:
+        """Refuse what must not be written, and finish the files of the rest."""
+        transaction.check()
+        self._involved = list(transaction.expected)
+        if self._base is not None:
+            self._hold_strict(transaction)
+        self._strip_settings(transaction)
+        self._hold_strict(transaction)
+        self._working(staging.finish)
+        transaction.leave_unchanged()
 
     def _working(self, work: Callable[[], V]) -> V:
         """The deadline bounds waiting for others; a large load or merge may work for as long as it takes."""

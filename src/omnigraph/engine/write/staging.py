@@ -1,0 +1,123 @@
+"""The files of a write: which thread writes them, and when.
+
+Files that nothing refers to may come at any time. So a small write has them written by other threads while this one
+still judges whether it breaks a rule of the schema; when it does, they are removed again. A large write is judged
+first, because its files would be much to write for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+
+from msgspec import Struct
+
+from omnigraph.engine.commit.ahead import Ahead
+from omnigraph.engine.commit.cancellation import Cancellation
+from omnigraph.engine.commit.request import Stage
+from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.storage.handle import TableHandle
+from omnigraph.engine.storage.lance_internals.files import branch_location
+from omnigraph.engine.storage.staged import StagedWrite
+from omnigraph.engine.write.rows import Resolved, WriteKind
+from omnigraph.errors import GraphError
+from omnigraph.ids import TableKey
+
+logger = logging.getLogger(__name__)
+
+AHEAD_ROWS = 1_024
+"""Up to so many rows, the files of a write are written while it is judged."""
+PARALLEL_ROWS = 50_000
+STAGING_THREADS = 8
+
+
+class TableWrite(Struct):
+    """The one change of one table, ready to be staged and committed."""
+
+    table_key: TableKey
+    entry: TableEntry
+    kind: WriteKind
+    stage: Stage
+    forks: bool = False
+    base: TableHandle | None = None
+    staged: StagedWrite | None = None
+    rows: Resolved | None = None
+    staged_elsewhere: bool = False
+    removable: bool = False
+    """True when what is staged names every file that was written for it, and nobody else counts on them."""
+    then: Callable[[], Stage | None] | None = None
+    """Asked once the change is staged: a second commit to the table, for what is better appended behind the first."""
+
+
+class _Files(Struct, frozen=True):
+    """What was written for one table, on top of which version; nothing when there was nothing to change."""
+
+    base: TableHandle
+    staged: StagedWrite | None
+
+
+class Staging:
+    """The files of the tables of one write: `begin` before it is judged, `finish` after, `discard` if it is refused."""
+
+    def __init__(self, snapshot: Snapshot, cancellation: Cancellation, writes: Sequence[TableWrite]) -> None:
+        self._snapshot, self._cancellation = snapshot, cancellation
+        self._writes = [write for write in writes if not write.forks]
+        self._rows = sum(write.rows.rows.num_rows for write in self._writes if write.rows is not None)
+        self._begun: dict[TableKey, Ahead[_Files]] = {}
+
+    def begin(self) -> None:
+        """Have the files of a small write written beside what comes next."""
+        small = self._rows <= AHEAD_ROWS and self._snapshot.store.is_local
+        if small and all(write.removable for write in self._writes):
+            for write in self._writes:
+                self._begun[write.table_key] = Ahead(partial(self._stage, write))
+
+    def finish(self) -> None:
+        """Write what is not written yet, and tell each table what was staged for it."""
+        missing = [write for write in self._writes if not self._take(write)]
+        if len(missing) > 1 and (self._rows >= PARALLEL_ROWS or self._snapshot.store.waits):
+            with ThreadPoolExecutor(min(STAGING_THREADS, len(missing))) as pool:
+                running = [pool.submit(copy_context().run, self._stage, write) for write in missing]
+            written = [done.result() for done in running]
+        else:
+            written = [self._stage(write) for write in missing]
+        for write, files in zip(missing, written, strict=True):
+            write.base, write.staged = files.base, files.staged
+        self._begun.clear()
+
+    def discard(self) -> None:
+        """Remove what was written for nothing; what is finished belongs to the commit."""
+        for key, begun in list(self._begun.items()):
+            files = begun.result()
+            if files is not None and files.staged is not None:
+                self._remove(files.base, files.staged)
+            del self._begun[key]
+
+    def _take(self, write: TableWrite) -> bool:
+        begun = self._begun.get(write.table_key)
+        files = None if begun is None else begun.result()
+        if files is None:
+            return False
+        write.base, write.staged = files.base, files.staged
+        return True
+
+    def _stage(self, write: TableWrite) -> _Files:
+        """Write and sync the files of one table; which durability is asked for comes with the context."""
+        self._cancellation.check()
+        base = self._snapshot.open(write.table_key)
+        staged = write.stage(base)
+        return _Files(base, None if staged is None else self._snapshot.store.sync_staged(base, staged))
+
+    def _remove(self, base: TableHandle, staged: StagedWrite) -> None:
+        if staged.has_older_files:
+            return  # Some were made beforehand, for whichever write comes first; `cleanup` takes away the rest.
+        place = branch_location(base.path, base.branch)
+        try:
+            for file in staged.files:
+                self._snapshot.store.objects.delete(f"{place}/{file}")
+        except GraphError as exc:
+            logger.info("files of a write that was refused stay until the next cleanup: %s", exc)
