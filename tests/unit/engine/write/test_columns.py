@@ -66,6 +66,15 @@ def test_texts_are_found_by_their_bytes_as_by_comparing_them(seed, held_type, wa
     assert sorted(set(found.tolist())) == [row for row, value in enumerate(held) if value in set(wanted)]
 
 
+@pytest.mark.parametrize("held", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("sought", ["a", "b", "", "never", None])
+def test_one_text_is_compared_as_several_are(held, sought):
+    column = CachedColumn(pa.array(["a", None, "", "b", "a"], held))
+    twice = column.compare(pa.array([sought, sought], pa.string()))
+    assert column.compare(pa.array([sought], pa.string())).tolist() == twice.tolist()
+    assert CachedColumn(pa.array([], held)).compare(pa.array([sought], pa.string())).tolist() == []
+
+
 def test_one_text_is_found_as_several_are():
     values = [f"k{n % 4_500}" for n in range(9_000)]
     column = CachedColumn(pa.array([*values, None]))
