@@ -18,7 +18,8 @@ from omnigraph.engine.write import lookahead as ahead
 from omnigraph.engine.write import overlay
 from omnigraph.engine.write.asked import Asked, Columns, Probe
 from omnigraph.engine.write.rows import PendingTable, Under, WriteKind
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph, connect, create
+from omnigraph.testing.crash import link_graph
 
 SCHEMA = """
 node P { k: String @key  n: I32?  f: F64?  t: String? }
@@ -69,7 +70,18 @@ deletes = st.one_of(
 )
 
 
-def _filled(root: Path) -> Graph:
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """Graphs that examples begin with, by whether they were written with lowered thresholds."""
+    made = {lowered: tmp_path_factory.mktemp("template") / "g" for lowered in (True, False)}
+    _fill(made[False])
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _lowered(monkeypatch)
+        _fill(made[True])
+    return made
+
+
+def _fill(root: Path) -> None:
     graph = create(str(root), SCHEMA)
     records: list[dict[str, Any]] = []
     for number, name in enumerate(KEYS):
@@ -82,7 +94,7 @@ def _filled(root: Path) -> Graph:
     # Several fragments, and rows that are deleted in them.
     graph.mutate('query q() { insert P { k: "k9", n: 1 } insert E { from: "k9", to: "k0", w: 1 } }')
     graph.mutate('query q() { delete P where k = "k3" }')
-    return graph
+    graph.close()
 
 
 def _content(graph: Graph) -> dict[str, list[Any]]:
@@ -99,7 +111,7 @@ def _content(graph: Graph) -> dict[str, list[Any]]:
 @given(data=st.data())
 @FREELY
 def test_statements_of_one_query_do_what_they_do_as_queries_of_their_own(
-    tmp_path_factory: pytest.TempPathFactory, lowered: bool, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, templates: dict[bool, Path], lowered: bool, data: st.DataObject
 ) -> None:
     statements = data.draw(st.lists(data.draw(st.sampled_from([writes, deletes])), min_size=1, max_size=14))
     if statements[0].startswith("insert") or statements[0].startswith("update"):
@@ -108,9 +120,9 @@ def test_statements_of_one_query_do_what_they_do_as_queries_of_their_own(
     with pytest.MonkeyPatch.context() as monkeypatch:
         if lowered:
             _lowered(monkeypatch)
-        together = _filled(tmp_path_factory.mktemp("together") / "g")
+        together = connect(link_graph(templates[lowered], tmp_path_factory.mktemp("together") / "g"))
         once = together.mutate("query q() { " + "\n".join(statements) + " }")
-        apart = _filled(tmp_path_factory.mktemp("apart") / "g")
+        apart = connect(link_graph(templates[lowered], tmp_path_factory.mktemp("apart") / "g"))
         each = [apart.mutate("query q() { " + statement + " }") for statement in statements]
         assert _content(together) == _content(apart)
         assert once.affected_nodes == sum(result.affected_nodes for result in each)

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -53,9 +54,11 @@ class Columns:
     def edges_of(self, key: str, end: int = 0) -> Ints:
         return np.flatnonzero(self.ends[end] == self.keys.get(key, -1))
 
+    @cached_property
     def pairs(self) -> Ints:
         """The ends of edges, parallel ones once."""
-        return np.unique(self.ends, axis=1)
+        size = len(self.names)
+        return np.stack(np.divmod(np.unique(self.ends[0] * size + self.ends[1]), size))
 
     def beyond(self, nodes: Ints, near: Ints, far: Ints) -> Ints:
         """Where the edges lead that begin at some nodes, for each time a node is named."""
@@ -103,6 +106,10 @@ def _key(number: int) -> str:
 
 def _null(number: int) -> int | None:
     return None if number == NONE else int(number)
+
+
+def _column(numbers: Ints) -> pa.Array:
+    return pa.array(numbers, mask=numbers == NONE)
 
 
 class LargeMachine:
@@ -268,23 +275,25 @@ class LargeMachine:
         snapshot, held = self.warm.snapshot("main"), self.held
         edges = snapshot.open(edge_key("Knows")).scan(["src", "dst", "tag", "since"]).sort_by("tag")
         order = np.argsort(held.tags)
+        keys = np.array([_key(number) for number in range(len(held.names))], dtype=object)
         right = {
-            "src": [_key(number) for number in held.ends[0][order]],
-            "dst": [_key(number) for number in held.ends[1][order]],
-            "tag": held.tags[order].tolist(),
-            "since": [_null(number) for number in held.since[order]],
+            "src": pa.array(keys[held.ends[0][order]], pa.string()),
+            "dst": pa.array(keys[held.ends[1][order]], pa.string()),
+            "tag": pa.array(held.tags[order]),
+            "since": _column(held.since[order]),
         }
         people = snapshot.open(node_key("Person")).scan(["key", "name", "i32"]).sort_by("key")
-        numbers = np.array([held.keys[key] for key in sorted(held.keys)])
+        names = sorted(held.keys)
+        numbers = np.array([held.keys[key] for key in names])
         there = {
-            "key": sorted(held.keys),
-            "name": [NAMES[number] for number in held.names[numbers]],
-            "i32": [_null(number) for number in held.i32[numbers]],
+            "key": pa.array(names),
+            "name": pa.array(np.array(NAMES, dtype=object)[held.names[numbers]], pa.string()),
+            "i32": _column(held.i32[numbers]),
         }
         for name, table, meant in (("Knows", edges, right), ("Person", people, there)):
             self.counts.comparisons["large, scan"] += 1
             for column, values in meant.items():
-                if table[column].to_pylist() != values:
+                if not table[column].cast(values.type).equals(pa.chunked_array([values])):
                     self._fail(f"{name}.{column} is not stored as it should be")
 
     def _fail(self, what: str) -> None:
@@ -329,7 +338,7 @@ def _of_one(key: str, value: int) -> list[Plain]:
 
     def ways(hops: int) -> Callable[[Columns], Rows]:
         def answer(held: Columns) -> Rows:
-            near, far = held.pairs()
+            near, far = held.pairs
             nodes = np.array([held.keys.get(key, -1)])
             for _ in range(hops):
                 nodes = held.beyond(nodes, near, far)
@@ -395,17 +404,17 @@ def _of_all(value: int) -> list[Plain]:
     """The whole graph, counted or the first few of it."""
 
     def two_hops(held: Columns) -> Rows:
-        near, far = held.pairs()
+        near, far = held.pairs
         size = len(held.names)
         return [(int(np.bincount(far, minlength=size) @ np.bincount(near, minlength=size)),)]
 
     def most(held: Columns) -> Rows:
-        numbers, counts = np.unique(held.pairs()[0], return_counts=True)
+        numbers, counts = np.unique(held.pairs[0], return_counts=True)
         found = sorted((-int(count), _key(number)) for number, count in zip(numbers, counts, strict=True))
         return [(key, -count) for count, key in found[:5]]
 
     def filtered(held: Columns) -> Rows:
-        near, far = held.pairs()
+        near, far = held.pairs
         return [(int(((held.i32[near] > value) & (held.i32[far] == value)).sum()),)]
 
     def people(held: Columns) -> Rows:
