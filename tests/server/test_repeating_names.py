@@ -118,6 +118,23 @@ def test_a_repeated_creation_does_not_make_again_what_others_deleted(open_server
     assert open_server.post(kind, {"name": "it"}, headers={"Idempotency-Key": "other"}).status_code == 200
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_repeated_creation_is_answered_alike_after_the_moment_it_began_at_is_gone(
+    open_server: InProcess, lost: bool
+) -> None:
+    body = {"name": "it", "at": "v1"}
+    open_server.graph.tags.create("v1")
+    first = open_server.post("branches", body, headers=KEY)
+    assert first.status_code == 200
+    open_server.graph.tags.delete("v1")
+    if lost:
+        lose_the_answers(open_server)
+    again = open_server.post("branches", body, headers=KEY)
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = open_server.post("branches", {"name": "other", "at": "v1"}, headers={"Idempotency-Key": "other"})
+    assert (other.status_code, other.json()["error_type"]) == (404, "CommitNotFoundError")
+
+
 @KINDS
 def test_a_creation_that_died_before_it_began_does_not_claim_what_somebody_else_made(
     open_server: InProcess, kind: str
