@@ -16,11 +16,11 @@ from omnigraph.engine.operations.branch import was_made_for
 from omnigraph.engine.operations.merge import MergeResult
 from omnigraph.errors import BranchNotFoundError, GraphError
 from omnigraph.server.access import BRANCH_CREATE, BRANCH_DELETE, BRANCH_MERGE, READ
-from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, identity_of, named_branch, run_write
+from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, named_branch, run_write
 from omnigraph.server.describe import IDEMPOTENCY_KEY, PER_GRAPH, WITH_BODY, answers, in_path, in_query, takes
 from omnigraph.server.diffs import FILTERS, Filters
 from omnigraph.server.errors import HttpRefusal
-from omnigraph.server.receipts import Receipt
+from omnigraph.server.receipts import Receipt, identity_of
 from omnigraph.server.requests import BranchConflictsRequest, BranchCreateRequest, BranchMergeRequest
 from omnigraph.server.requests_seen import Note
 from omnigraph.server.responses import (
@@ -188,7 +188,7 @@ async def merge_branches(request: Request) -> Response:
         work,
         Receipt(MergeResult.to_json),
         finished=finished,
-        about=lambda: identity_of(call, source),
+        about=lambda: identity_of(call.graph, source),
     )
     return await run_write(call, write)
 
@@ -266,7 +266,7 @@ async def delete_branch(request: Request) -> Response:
 
     def found(note: Note) -> Mapping[str, Any] | None:
         # What was there when the request was first made is gone; another branch that has its name by now stays.
-        return done if note.is_gone(identity_of(call, name)) else None
+        return done if note.is_gone(identity_of(call.graph, name)) else None
 
     write = Write(name, BRANCH_WORK_BYTES, digest_of(call, b""), work, found=found)
     return await run_write(call, write)
