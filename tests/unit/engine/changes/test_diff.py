@@ -149,6 +149,33 @@ def test_a_change_of_schema_is_listed_apart(graph: Graph) -> None:
     assert ("insert", "Site", "z") in short(graph.diff(before, "main"))
 
 
+RENAMED = SCHEMA.replace("node Person", 'node Human @rename_from("Person")').replace("Person ->", "Human ->")
+RENAMED = RENAMED.replace("-> Person", "-> Human").replace("age: I32?", 'years: I32? @rename_from("age")')
+
+
+def test_an_update_of_a_renamed_property_tells_what_it_was(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    graph.mutate('query q() { update Human set { years: 3 } where name = "ada" }')
+    for older, newer, then, now in (
+        (before, "main", {"age": 36}, {"years": 3}),
+        ("main", before, {"years": 3}, {"age": 36}),
+    ):
+        (change,) = graph.diff(older, newer)
+        assert change.before is not None and change.after is not None
+        assert (change.before.properties, change.after.properties) == (then, now)
+
+
+def test_a_property_that_is_declared_anew_was_not_there_before(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(SCHEMA.replace("age: I32?", ""), confirm_drops=True)
+    graph.schema.apply(SCHEMA)
+    graph.mutate('query q() { update Person set { age: 3 } where name = "ada" }')
+    (change,) = graph.diff(before, "main")
+    assert change.before is not None and change.after is not None
+    assert (change.before.properties, change.after.properties) == ({}, {"age": 3})
+
+
 def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
     """Not what entities were given when it was added: null where it is optional, its default where it is required."""
     graph.load([{"type": "Person", "data": {"name": name}} for name in ("ada", "bob", "cleo")], "merge")
