@@ -44,9 +44,9 @@ class Wanted(Struct, frozen=True):
     kinds: Collection[str] = ()
     ops: Collection[Op] = ()
 
-    def takes(self, kind: str, name: str) -> bool:
-        """Whether entities of a type are wanted."""
-        return (not self.types or name in self.types) and (not self.kinds or kind in self.kinds)
+    def takes(self, kind: str, *names: str) -> bool:
+        """Whether entities of a type are wanted, by any of the names it has had."""
+        return (not self.types or any(name in self.types for name in names)) and (not self.kinds or kind in self.kinds)
 
 
 class TypeChanges(Struct, frozen=True):
@@ -124,17 +124,15 @@ class Diff:
 
 
 def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Values = Values.CHANGED) -> Diff:
-    """Compare two states of one graph.
+    """Compare two states of one graph; a type that neither has is without changes, see `check_types`.
 
     Raises:
-        InputError: a type that is asked for is in neither schema.
         VersionReclaimedError: cleanup has removed a version that one of the states needs.
     """
     chosen = wanted or Wanted()
-    check_types(older.catalog, newer.catalog, chosen.types)
     found = []
     for kind, name, then, now in _pairs(older, newer):
-        if chosen.takes(kind, name):
+        if chosen.takes(kind, *(key.partition(":")[2] for key in (then, now) if key is not None)):
             compared = _compare(older, newer, then, now, chosen.ops)
             if len(compared.rows):
                 found.append(TypeChanges(kind, name, compared.older, compared.newer, compared.rows))
@@ -145,7 +143,11 @@ def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Va
 
 
 def check_types(older: Catalog, newer: Catalog, types: Collection[str]) -> None:
-    """Refuse types that neither schema has."""
+    """Refuse types that neither schema has.
+
+    Raises:
+        InputError: which one, and which there are.
+    """
     known = {entity.name for catalog in (older, newer) for entity in catalog.tables.values()}
     for name in types:
         if name not in known:

@@ -176,6 +176,18 @@ def test_a_property_that_is_declared_anew_was_not_there_before(graph: Graph) -> 
     assert (change.before.properties, change.after.properties) == ({}, {"age": 3})
 
 
+def test_a_renamed_type_is_found_by_both_its_names(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    graph.mutate('query q() { insert Human { name: "dan" } }')
+    for name in ("Person", "Human"):
+        assert short(graph.diff(before, "main", types=[name])) == [("insert", "Human", "dan")]
+        assert short(graph.diff("main", before, types=[name])) == [("delete", "Person", "dan")]
+    assert short(graph.diff(before, "main", types=["Place"])) == []
+    with pytest.raises(InputError, match="there is no type 'Persona'"):
+        graph.diff(before, "main", types=["Persona"])
+
+
 def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
     """Not what entities were given when it was added: null where it is optional, its default where it is required."""
     graph.load([{"type": "Person", "data": {"name": name}} for name in ("ada", "bob", "cleo")], "merge")
