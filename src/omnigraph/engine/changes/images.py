@@ -192,7 +192,7 @@ def _changed_columns(older: Side | None, newer: Side | None, rows: RowChanges) -
         if now in called:
             left = read_column(older.handle, called[now], rows.before[places])
         else:
-            left = began_with(newer.entity.properties[now], right)
+            left = began_with(newer.handle, newer.entity.properties[now], right)
         differing[ends.get(now, now)] = ~equal_values(left, right)
     return {
         place: tuple(name for name, mask in differing.items() if mask[row]) for row, place in enumerate(places.tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,35 @@ def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
         found = {change.id: change.columns for change in graph.diff(before, "main")}
         assert found == {"ada": ("mail",), "bob": ("level",)}
         graph.maintenance.optimize()
+
+
+@pytest.mark.parametrize(
+    ("added", "later", "other"),
+    [
+        ("level: I32 @default(3)", "level: I32 @default(4)", 4),
+        ("level: I32 @default(3)", "level: I64? @default(4)", 4),
+        ("level: F32 @default(0.1)", "level: F64 @default(0.5)", 0.5),
+        ("level: I32? @default(3)", "level: I32 @default(4)", 5),
+        ('level: Date @default("2024-02-29")', "level: Date?", "2025-01-01"),
+        ("level: DateTime @default(now())", 'level: DateTime @default("2020-01-01T00:00:00Z")', "2020-01-01T00:00:00Z"),
+        ('level: enum(low, high) @default("low")', 'level: String @default("high")', "high"),
+    ],
+)
+def test_what_entities_were_given_is_remembered_when_the_default_changes(
+    graph: Graph, added: str, later: str, other: Any
+) -> None:
+    before = head(graph)
+    for text in (added, later):
+        graph.schema.apply(SCHEMA.replace("age: I32?", f"age: I32?  {text}"))
+        assert short(graph.diff(before, "main")) == []
+    graph.load([{"type": "Person", "data": {"name": "bob", "level": other}}], "update")
+    graph.mutate('query q() { update Person set { age: 3 } where name = "ada" }')
+    changed = {"ada": ("age",), "bob": ("level",)}
+    assert {change.id: change.columns for change in graph.diff(before, "main")} == changed
+    rows = [json.loads(line) for line in graph.export(types=["Person"])]
+    graph.load(rows, "overwrite")
+    graph.maintenance.optimize()
+    assert {change.id: change.columns for change in graph.diff(before, "main")} == changed, "nor when all is rewritten"
 
 
 def test_a_dropped_type_loses_its_entities(graph: Graph) -> None:
