@@ -163,7 +163,8 @@ def test_an_update_of_a_renamed_property_tells_what_it_was(graph: Graph) -> None
         ("main", before, {"years": 3}, {"age": 36}),
     ):
         (change,) = graph.diff(older, newer)
-        assert change.before is not None and change.after is not None
+        assert change.before is not None
+        assert change.after is not None
         assert (change.before.properties, change.after.properties) == (then, now)
 
 
@@ -173,7 +174,8 @@ def test_a_property_that_is_declared_anew_was_not_there_before(graph: Graph) -> 
     graph.schema.apply(SCHEMA)
     graph.mutate('query q() { update Person set { age: 3 } where name = "ada" }')
     (change,) = graph.diff(before, "main")
-    assert change.before is not None and change.after is not None
+    assert change.before is not None
+    assert change.after is not None
     assert (change.before.properties, change.after.properties) == ({}, {"age": 3})
 
 
