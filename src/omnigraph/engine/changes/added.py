@@ -36,6 +36,15 @@ def without_unchanged(older: TableHandle, newer: TableHandle, entity: Entity, ro
     return rows if keep.all() else rows.where(keep)
 
 
+def lacks_dropped(older: TableHandle, newer: TableHandle) -> bool:
+    """Whether a version lacks a column of the other because it was dropped: the other is the earlier one.
+
+    A column that was added since has a number above all that were given before.
+    """
+    missing = set(newer.first_numbers.values()) - set(older.first_numbers.values())
+    return any(number <= older.highest_number for number in missing)
+
+
 def _added(older: TableHandle, newer: TableHandle, entity: Entity) -> Iterator[Property]:
     """The properties that only the newer version has, but for those that began with a moment nobody knows."""
     known = set(older.first_numbers.values())

@@ -16,7 +16,7 @@ from msgspec import Struct
 from omnigraph.catalog.migration import plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.steps import Step
-from omnigraph.engine.changes.added import without_unchanged
+from omnigraph.engine.changes.added import lacks_dropped, without_unchanged
 from omnigraph.engine.changes.delta import Candidates, Delta, delta, descends, only_rewritten, whole_table
 from omnigraph.engine.changes.images import Change, Op, Side, Values, changes
 from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, paired_rows
@@ -181,7 +181,13 @@ def _compare(older: State, newer: State, then: TableKey | None, now: TableKey | 
         return _Compared(None, None, NO_CHANGES)
     before, after = _side(older, then), _side(newer, now)
     if before is not None and after is not None:
-        touched = _touched(newer.snapshot.store, before.handle, after.handle)
+        if lacks_dropped(before.handle, after.handle):
+            # Every row may have a value in it that the older state no longer has, also those that nobody touched.
+            touched = paired_rows(
+                before.handle, after.handle, Delta(whole_table(before.handle), whole_table(after.handle))
+            )
+        else:
+            touched = _touched(newer.snapshot.store, before.handle, after.handle)
         rows = without_unchanged(before.handle, after.handle, after.entity, touched)
     elif after is not None:
         rows = paired_rows(None, after.handle, Delta(_NOTHING, whole_table(after.handle)))

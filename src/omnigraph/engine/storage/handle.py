@@ -151,6 +151,11 @@ class TableHandle:
             found[name] = number
         return found
 
+    @property
+    def highest_number(self) -> int:
+        """The highest number that a column has been given by a change of columns, 0 before there was one."""
+        return int((self.schema.metadata or {}).get(HIGHEST_FIELD.encode(), b"0"))
+
     @cached_property
     def column_given(self) -> dict[int, Any]:
         """What rows were given when a column was first filled, by its first number; days and milliseconds for times."""

@@ -235,6 +235,17 @@ def test_what_entities_were_given_is_remembered_when_the_default_changes(
     assert {change.id: change.columns for change in graph.diff(before, "main")} == changed, "nor when all is rewritten"
 
 
+def test_going_back_before_a_property_was_dropped_tells_every_value_of_it(graph: Graph) -> None:
+    """Of all entities, whether or not something else has touched them."""
+    before = head(graph)
+    graph.schema.apply(SCHEMA.replace("age: I32?", ""), confirm_drops=True)
+    assert short(graph.diff(before, "main")) == []
+    for _ in range(2):
+        told = {change.id: change.after.properties for change in graph.diff("main", before) if change.after}
+        assert told == {"ada": {"age": 36}, "bob": {"age": 40}}
+        graph.load([{"type": "Person", "data": {"name": "ada", "v": [1.0, 0.0], "face": "base64:AAEC"}}], "merge")
+
+
 def test_a_dropped_type_loses_its_entities(graph: Graph) -> None:
     graph.mutate('query q() { insert Place { title: "x" } }')
     before = head(graph)
