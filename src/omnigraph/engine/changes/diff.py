@@ -157,10 +157,11 @@ def check_types(older: Catalog, newer: Catalog, types: Collection[str]) -> None:
 def _pairs(older: State, newer: State) -> Iterator[tuple[str, str, TableKey | None, TableKey | None]]:
     """The tables of both states, nodes first and then by name, each with its key on either side.
 
-    A table is known by its place, which a renamed type keeps; one that was dropped and declared again is another one.
+    A table is known by its path, which a renamed type keeps, also when it gets back a name that it had before. One that
+    was dropped and declared again has another path.
     """
-    then = {(entry.path, entry.incarnation): key for key, entry in older.snapshot.entries.items()}
-    now = {(entry.path, entry.incarnation): key for key, entry in newer.snapshot.entries.items()}
+    then = {entry.path: key for key, entry in older.snapshot.entries.items()}
+    now = {entry.path: key for key, entry in newer.snapshot.entries.items()}
     found = []
     for place in then.keys() | now.keys():
         key = now.get(place) or then[place]

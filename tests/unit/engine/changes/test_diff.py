@@ -191,6 +191,22 @@ def test_a_renamed_type_is_found_by_both_its_names(graph: Graph) -> None:
         graph.diff(before, "main", types=["Persona"])
 
 
+def test_a_type_that_gets_its_old_name_back_keeps_its_entities(graph: Graph) -> None:
+    heads = [head(graph)]
+    graph.schema.apply(RENAMED)
+    heads.append(head(graph))
+    back = SCHEMA.replace("node Person", 'node Person @rename_from("Human")')
+    graph.schema.apply(back.replace("age: I32?", 'age: I32? @rename_from("years")'))
+    graph.mutate('query q() { insert Person { name: "dan" } }')
+    for before in heads:
+        assert short(graph.diff(before, "main")) == [("insert", "Person", "dan")]
+    graph.schema.apply("node Place { title: String @key }", confirm_drops=True)
+    graph.schema.apply(SCHEMA)
+    graph.load([{"type": "Person", "data": {"name": "bob"}}])
+    told = short(graph.diff(heads[0], "main", types=["Person"]))
+    assert told == [("insert", "Person", "bob"), *(("delete", "Person", name) for name in ("ada", "bob", "cleo"))]
+
+
 def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
     """Not what entities were given when it was added: null where it is optional, its default where it is required."""
     graph.load([{"type": "Person", "data": {"name": name}} for name in ("ada", "bob", "cleo")], "merge")
