@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 from tests.server.serving import ADD, PEOPLE, InProcess, lose_the_answers, wait_for
 from tests.server.test_repeating import Held, keyed
+from tests.server.test_statuses import policed
 
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.errors import StorageError
@@ -64,6 +65,30 @@ def test_a_repeated_deletion_leaves_what_was_made_anew_under_the_name(open_serve
     assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
     assert again.json() == first.json()
     assert "it" in names(open_server)[kind]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_repeated_deletion_is_answered_to_whoever_was_allowed_to_make_it(
+    serve: Callable[..., InProcess], lost: bool
+) -> None:
+    """Also where the tag, which would tell whose it was, is gone by then."""
+    server = serve(access=policed())
+    server.graph.branches.create("draft")
+    server.graph.tags.create("it", branch="draft")
+    made = {"token": "token-bo", "headers": KEY}
+    first = server.ask("DELETE", "tags/it", **made)
+    assert first.status_code == 403, "at the commit of main"
+    server.graph.tags.delete("it")
+    server.graph.mutate(ADD, {"name": "dan"}, branch="draft")
+    server.graph.tags.create("it", branch="draft")
+    first = server.ask("DELETE", "tags/it", **made)
+    assert first.status_code == 200
+    if lost:
+        lose_the_answers(server)
+    again = server.ask("DELETE", "tags/it", **made)
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = server.ask("DELETE", "tags/it", token="token-bo", headers={"Idempotency-Key": "other"})
+    assert other.status_code == 403
 
 
 @KINDS

@@ -191,6 +191,14 @@ def digest_of(call: Call, raw: bytes) -> Callable[[], str]:
     return digest
 
 
+async def has_begun(call: Call, digest: Callable[[], str]) -> bool:
+    """Whether this request was allowed and taken on before, by its key; what it names may be gone since."""
+    key = call.request.headers.get("idempotency-key")
+    if key is None:
+        return False
+    return await call.state.work.note(lambda: call.seen.has_begun(actor=call.actor, key=key, digest=digest()))
+
+
 async def run_write(call: Call, write: Write, *, headers: Mapping[str, str] | None = None) -> Response:
     """Carry a write out, once for each key, and answer it.
 
