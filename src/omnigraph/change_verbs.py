@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from omnigraph.boundary import leaving, verb
 from omnigraph.choices import ToldValues
-from omnigraph.engine.changes.diff import Wanted
+from omnigraph.engine.changes.diff import Wanted, check_types
 from omnigraph.engine.operations.differences import told_values, wanted_changes
 from omnigraph.engine.operations.export import export_lines, write_lines
 from omnigraph.engine.operations.feed import (
@@ -166,17 +166,19 @@ class ChangeVerbs:
 
         Raises:
             CommitNotFoundError, VersionReclaimedError: there is no such state, or it can no longer be read.
+            InputError: a type that is asked for is not in its schema.
         """
         context, wanted, name = self._graph.context, wanted_changes(types, kinds, ops), parse_branch(branch)
         history = context.manifest.history
         snapshot = context.manifest.snapshot(name) if at is None else history.snapshot_at(at, name)
         if snapshot.head is None:
             raise CommitNotFoundError(f"{snapshot.id} is a state that no commit made: choose a commit")
+        catalog = context.catalog_of(snapshot, past=True)
+        check_types(catalog, catalog, wanted.types)
         cursor = cursor_at(context, name, snapshot.head, wanted)
         told = {"baseline": {"snapshot_commit_id": snapshot.head, "resume_cursor": cursor}}
 
         def lines() -> Iterator[str]:
-            catalog = context.catalog_of(snapshot, past=True)
             tables = _tables(catalog.tables, wanted)
             if tables:
                 yield from export_lines(catalog, snapshot, tables=tables)

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 from tests.server.serving import ADD, PEOPLE, InProcess, lose_the_answers, wait_for
 from tests.server.test_repeating import Held, keyed
+from tests.server.test_statuses import policed
 
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.errors import StorageError
@@ -64,6 +65,30 @@ def test_a_repeated_deletion_leaves_what_was_made_anew_under_the_name(open_serve
     assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
     assert again.json() == first.json()
     assert "it" in names(open_server)[kind]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_repeated_deletion_is_answered_to_whoever_was_allowed_to_make_it(
+    serve: Callable[..., InProcess], lost: bool
+) -> None:
+    """Also where the tag, which would tell whose it was, is gone by then."""
+    server = serve(access=policed())
+    server.graph.branches.create("draft")
+    server.graph.tags.create("it", branch="draft")
+    made = {"token": "token-bo", "headers": KEY}
+    first = server.ask("DELETE", "tags/it", **made)
+    assert first.status_code == 403, "at the commit of main"
+    server.graph.tags.delete("it")
+    server.graph.mutate(ADD, {"name": "dan"}, branch="draft")
+    server.graph.tags.create("it", branch="draft")
+    first = server.ask("DELETE", "tags/it", **made)
+    assert first.status_code == 200
+    if lost:
+        lose_the_answers(server)
+    again = server.ask("DELETE", "tags/it", **made)
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = server.ask("DELETE", "tags/it", token="token-bo", headers={"Idempotency-Key": "other"})
+    assert other.status_code == 403
 
 
 @KINDS
@@ -116,6 +141,23 @@ def test_a_repeated_creation_does_not_make_again_what_others_deleted(open_server
     assert open_server.post(kind, {"name": "it"}, headers=KEY).json() == first.json(), "nor after others had one"
     assert "it" not in names(open_server)[kind]
     assert open_server.post(kind, {"name": "it"}, headers={"Idempotency-Key": "other"}).status_code == 200
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_repeated_creation_is_answered_alike_after_the_moment_it_began_at_is_gone(
+    open_server: InProcess, lost: bool
+) -> None:
+    body = {"name": "it", "at": "v1"}
+    open_server.graph.tags.create("v1")
+    first = open_server.post("branches", body, headers=KEY)
+    assert first.status_code == 200
+    open_server.graph.tags.delete("v1")
+    if lost:
+        lose_the_answers(open_server)
+    again = open_server.post("branches", body, headers=KEY)
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = open_server.post("branches", {"name": "other", "at": "v1"}, headers={"Idempotency-Key": "other"})
+    assert (other.status_code, other.json()["error_type"]) == (404, "CommitNotFoundError")
 
 
 @KINDS
@@ -343,25 +385,48 @@ def test_tags_tell_nobody_for_which_request_they_were_made(open_server: InProces
     assert "request" not in (open_server.root / "__tags" / "plain.json").read_text()
 
 
-@pytest.mark.parametrize("path", ["mutate", "load"])
-def test_a_repeated_write_is_not_applied_to_a_branch_that_was_made_anew(open_server: InProcess, path: str) -> None:
-    graph = open_server.graph
-    graph.branches.create("side")
-    before = graph.snapshot().head
+PATHS = pytest.mark.parametrize("path", ["mutate", "load"])
+
+
+def on_side(server: InProcess, path: str) -> Callable[[], Any]:
+    """A write with a key to a branch that was just made."""
+    server.graph.branches.create("side")
     line = json.dumps({"type": "Person", "data": {"name": "dan"}})
     body = {"query": ADD, "params": {"name": "dan"}} if path == "mutate" else {"data": line}
+    return lambda: server.post(path, {**body, "branch": "side"}, headers=KEY)
 
-    def ask() -> Any:
-        return open_server.post(path, {**body, "branch": "side"}, headers=KEY)
 
+@PATHS
+def test_a_repeated_write_is_not_applied_to_a_branch_that_was_made_anew(open_server: InProcess, path: str) -> None:
+    graph, before = open_server.graph, open_server.graph.snapshot().head
+    ask = on_side(open_server, path)
     assert ask().status_code == 200
     lose_the_answers(open_server)
-    graph.branches.merge("side", delete_branch=True)
+    graph.branches.delete("side")
     gone = ask()
     assert (gone.status_code, gone.json()["error_type"]) == (404, "BranchNotFoundError")
+    assert gone.json()["error"] == "the branch this request was made for was deleted"
     lose_the_answers(open_server)
     graph.branches.create("side", at=before)
-    assert ask().status_code == 404
+    assert "another has its name" in ask().json()["error"]
+    assert graph.snapshot("side").head == before
+
+
+@PATHS
+def test_a_repeated_write_is_answered_after_its_branch_was_merged_and_deleted(
+    open_server: InProcess, path: str
+) -> None:
+    graph, before = open_server.graph, open_server.graph.snapshot().head
+    ask = on_side(open_server, path)
+    first = ask().json()
+    graph.branches.merge("side", delete_branch=True)
+    lose_the_answers(open_server)
+    again = ask()
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
+    assert again.json()["commit"] == first["commit"]
+    lose_the_answers(open_server)
+    graph.branches.create("side", at=before)
+    assert ask().json()["commit"] == first["commit"]
     assert graph.snapshot("side").head == before, "it was merged with the branch it was made for"
 
 
@@ -377,13 +442,21 @@ def test_a_load_is_answered_again_after_its_branch_is_gone(open_server: InProces
     assert open_server.post("load", body, headers={"Idempotency-Key": "other"}).status_code == 404
 
 
-def test_a_repeated_load_does_not_make_its_branch_again_after_others_deleted_it(open_server: InProcess) -> None:
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_repeated_load_does_not_make_its_branch_again_after_others_deleted_it(
+    open_server: InProcess, merged: bool
+) -> None:
     body = {"data": json.dumps({"type": "Person", "data": {"name": "dan"}}), "branch": "new", "from": "main"}
-    assert open_server.post("load", body, headers=KEY).status_code == 200
+    first = open_server.post("load", body, headers=KEY).json()
     lose_the_answers(open_server)
-    open_server.graph.branches.merge("new", delete_branch=True)
+    if merged:
+        open_server.graph.branches.merge("new")
+    open_server.graph.branches.delete("new")
     again = open_server.post("load", body, headers=KEY)
-    assert (again.status_code, again.json()["error_type"]) == (404, "BranchNotFoundError")
+    if merged:
+        assert (again.status_code, again.json()["commit"]) == (200, first["commit"])
+    else:
+        assert (again.status_code, again.json()["error_type"]) == (404, "BranchNotFoundError")
     assert "new" not in names(open_server)["branches"]
 
 

@@ -32,7 +32,7 @@ from omnigraph.ids import MAIN, parse_branch
 from omnigraph.server import bodies
 from omnigraph.server.errors import Answer, HttpRefusal, answer_of, json_response
 from omnigraph.server.large import LARGE_BYTES
-from omnigraph.server.receipts import Receipt
+from omnigraph.server.receipts import Receipt, identity_of
 from omnigraph.server.requests_seen import ATTACHED, LEASE_SECONDS, REPLAYED, Note, RequestsSeen, checked_key
 from omnigraph.server.served import Served, ServerState
 
@@ -170,20 +170,12 @@ class Write(Struct, frozen=True):
 
     def about_now(self, call: Call) -> str:
         """The identity of what has the name of what the request is about."""
-        return identity_of(call, self.branch) if self.about is None else self.about()
+        return identity_of(call.graph, self.branch) if self.about is None else self.about()
 
     together: bool = False
     """Whether it may be published together with others of its branch."""
     release: Callable[[], None] = field(default=lambda: None)
     """Gives back what the write was given, when it is over."""
-
-
-def identity_of(call: Call, branch: str) -> str:
-    """What tells a branch from every other one of its name; empty for main, and when there is none."""
-    try:
-        return call.graph.context.manifest.identity(branch)
-    except BranchNotFoundError:
-        return ""
 
 
 def digest_of(call: Call, raw: bytes) -> Callable[[], str]:
@@ -197,6 +189,14 @@ def digest_of(call: Call, raw: bytes) -> Callable[[], str]:
         return found.hexdigest()
 
     return digest
+
+
+async def has_begun(call: Call, digest: Callable[[], str]) -> bool:
+    """Whether this request was allowed and taken on before, by its key; what it names may be gone since."""
+    key = call.request.headers.get("idempotency-key")
+    if key is None:
+        return False
+    return await call.state.work.note(lambda: call.seen.has_begun(actor=call.actor, key=key, digest=digest()))
 
 
 async def run_write(call: Call, write: Write, *, headers: Mapping[str, str] | None = None) -> Response:
@@ -313,8 +313,8 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
             done = _found(call, write, note) if note.taken_over else None
             if done is not None:
                 return Answer(200, done, REPLAYED)
-            if note.taken_over and note.about and note.about != write.about_now(call):
-                raise BranchNotFoundError("the branch this request was made for was deleted, and another has its name")
+            if note.taken_over and note.about:
+                _demand_same(note, write.about_now(call))
             hear = write.receipt
             with (
                 attaching({ATTACHED: note.name, KEY: note.key}),
@@ -326,6 +326,17 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
 
     together = write.together and call.served.groups_writes
     return await call.state.work.write(call.served.graph_id, write.branch, run, together=together)
+
+
+def _demand_same(note: Note, there: str) -> None:
+    """Refuse to carry a request out on anything but the branch it was made for.
+
+    Raises:
+        BranchNotFoundError: that one was deleted, and `there` is what has its name now.
+    """
+    if note.is_gone(there):
+        named = ", and another has its name" if there else ""
+        raise BranchNotFoundError(f"the branch this request was made for was deleted{named}")
 
 
 def _found(call: Call, write: Write, note: Note) -> Mapping[str, Any] | None:

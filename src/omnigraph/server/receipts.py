@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -75,6 +75,31 @@ def _answers(properties: Mapping[str, str], note: Note) -> bool:
 
 def commit_of(graph: Graph, branch: str, note: Note) -> tuple[CommitRecord, CommitWrite | None] | None:
     """The commit that an abandoned attempt at a request made, if it made one, and which of its writes it is."""
+    for name in _lines(graph, branch, note):
+        found = _commit_on(graph, name, note)
+        if found is not None:
+            return found
+    return None
+
+
+def _lines(graph: Graph, branch: str, note: Note) -> Iterator[str]:
+    """The branch of a request; where that one was deleted, also those that may have got its commits by a merge."""
+    names = graph.branches.list()
+    if branch in names:
+        yield branch
+    if note.is_gone(identity_of(graph, branch)) or branch not in names:
+        yield from (name for name in names if name != branch)
+
+
+def identity_of(graph: Graph, branch: str) -> str:
+    """What tells a branch from every other one of its name; empty for main, and when there is none."""
+    try:
+        return graph.context.manifest.identity(branch)
+    except BranchNotFoundError:
+        return ""
+
+
+def _commit_on(graph: Graph, branch: str, note: Note) -> tuple[CommitRecord, CommitWrite | None] | None:
     try:
         commits = graph.history.list(branch)
     except BranchNotFoundError:

@@ -154,6 +154,17 @@ class RequestsSeen:
                 return answer
         return None
 
+    def has_begun(self, *, actor: str | None, key: str, digest: str) -> bool:
+        """Whether a request was taken on before, whatever became of it: then its actor was allowed to make it."""
+        name = _name(actor, key)
+        for attempt in range(ATTEMPTS_MAX):
+            found = self._read(_path(name, attempt))
+            if found is None:
+                return False
+            if not _expired(found):
+                return bool(found["digest"] == digest)
+        return False
+
     def _create(self, note: Note) -> bool:
         """Make a note, marked as worked on before anybody can see it; False when there is one already."""
         created = False

@@ -16,7 +16,7 @@ from msgspec import Struct
 from omnigraph.catalog.migration import plan_migration
 from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.steps import Step
-from omnigraph.engine.changes.added import without_unchanged
+from omnigraph.engine.changes.added import lacks_dropped, without_unchanged
 from omnigraph.engine.changes.delta import Candidates, Delta, delta, descends, only_rewritten, whole_table
 from omnigraph.engine.changes.images import Change, Op, Side, Values, changes
 from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, paired_rows
@@ -44,9 +44,9 @@ class Wanted(Struct, frozen=True):
     kinds: Collection[str] = ()
     ops: Collection[Op] = ()
 
-    def takes(self, kind: str, name: str) -> bool:
-        """Whether entities of a type are wanted."""
-        return (not self.types or name in self.types) and (not self.kinds or kind in self.kinds)
+    def takes(self, kind: str, *names: str) -> bool:
+        """Whether entities of a type are wanted, by any of the names it has had."""
+        return (not self.types or any(name in self.types for name in names)) and (not self.kinds or kind in self.kinds)
 
 
 class TypeChanges(Struct, frozen=True):
@@ -124,17 +124,15 @@ class Diff:
 
 
 def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Values = Values.CHANGED) -> Diff:
-    """Compare two states of one graph.
+    """Compare two states of one graph; a type that neither has is without changes, see `check_types`.
 
     Raises:
-        InputError: a type that is asked for is in neither schema.
         VersionReclaimedError: cleanup has removed a version that one of the states needs.
     """
     chosen = wanted or Wanted()
-    check_types(older.catalog, newer.catalog, chosen.types)
     found = []
     for kind, name, then, now in _pairs(older, newer):
-        if chosen.takes(kind, name):
+        if chosen.takes(kind, *(key.partition(":")[2] for key in (then, now) if key is not None)):
             compared = _compare(older, newer, then, now, chosen.ops)
             if len(compared.rows):
                 found.append(TypeChanges(kind, name, compared.older, compared.newer, compared.rows))
@@ -145,7 +143,11 @@ def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Va
 
 
 def check_types(older: Catalog, newer: Catalog, types: Collection[str]) -> None:
-    """Refuse types that neither schema has."""
+    """Refuse types that neither schema has.
+
+    Raises:
+        InputError: which one, and which there are.
+    """
     known = {entity.name for catalog in (older, newer) for entity in catalog.tables.values()}
     for name in types:
         if name not in known:
@@ -155,10 +157,11 @@ def check_types(older: Catalog, newer: Catalog, types: Collection[str]) -> None:
 def _pairs(older: State, newer: State) -> Iterator[tuple[str, str, TableKey | None, TableKey | None]]:
     """The tables of both states, nodes first and then by name, each with its key on either side.
 
-    A table is known by its place, which a renamed type keeps; one that was dropped and declared again is another one.
+    A table is known by its path, which a renamed type keeps, also when it gets back a name that it had before. One that
+    was dropped and declared again has another path.
     """
-    then = {(entry.path, entry.incarnation): key for key, entry in older.snapshot.entries.items()}
-    now = {(entry.path, entry.incarnation): key for key, entry in newer.snapshot.entries.items()}
+    then = {entry.path: key for key, entry in older.snapshot.entries.items()}
+    now = {entry.path: key for key, entry in newer.snapshot.entries.items()}
     found = []
     for place in then.keys() | now.keys():
         key = now.get(place) or then[place]
@@ -179,7 +182,13 @@ def _compare(older: State, newer: State, then: TableKey | None, now: TableKey | 
         return _Compared(None, None, NO_CHANGES)
     before, after = _side(older, then), _side(newer, now)
     if before is not None and after is not None:
-        touched = _touched(newer.snapshot.store, before.handle, after.handle)
+        if lacks_dropped(before.handle, after.handle):
+            # Every row may have a value in it that the older state no longer has, also those that nobody touched.
+            touched = paired_rows(
+                before.handle, after.handle, Delta(whole_table(before.handle), whole_table(after.handle))
+            )
+        else:
+            touched = _touched(newer.snapshot.store, before.handle, after.handle)
         rows = without_unchanged(before.handle, after.handle, after.entity, touched)
     elif after is not None:
         rows = paired_rows(None, after.handle, Delta(_NOTHING, whole_table(after.handle)))

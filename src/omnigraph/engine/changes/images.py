@@ -112,23 +112,34 @@ def changes(kind: str, older: Side | None, newer: Side | None, rows: RowChanges,
         before = read_images(older, part.before, part.kinds != Kind.INSERT, values)
         after = read_images(newer, part.after, part.kinds != Kind.DELETE, values)
         columns = _changed_columns(older, newer, part) if values is not Values.NONE else {}
+        called = _older_names(older, newer)
         for place, (id, code) in enumerate(zip(part.ids.to_pylist(), part.kinds.tolist(), strict=True)):
             changed = columns.get(place, ())
+            then = tuple(called[name] for name in changed if name in called)
+            narrow = code == Kind.UPDATE and values is Values.CHANGED
             yield Change(
                 kind,
                 shown.entity.name,
                 id,
                 _OPS[code],
-                _narrowed(before[place], changed, values),
-                _narrowed(after[place], changed, values),
+                _narrowed(before[place], then) if narrow else before[place],
+                _narrowed(after[place], changed) if narrow else after[place],
                 changed,
             )
 
 
-def _narrowed(image: Image | None, changed: tuple[str, ...], values: Values) -> Image | None:
-    """Of an update only what differs, unless everything was asked for."""
-    if image is None or not changed or values is not Values.CHANGED:
-        return image
+def _older_names(older: Side | None, newer: Side | None) -> dict[str, str]:
+    """What the older state calls the columns that both have, by their names of now."""
+    if older is None or newer is None:
+        return {}
+    known = {number: name for name, number in older.handle.first_numbers.items()}
+    return {now: known[number] for now, number in newer.handle.first_numbers.items() if number in known}
+
+
+def _narrowed(image: Image | None, changed: tuple[str, ...]) -> Image | None:
+    """Of an update only what differs."""
+    if image is None:
+        return None
     return Image({name: value for name, value in image.properties.items() if name in changed}, image.ends)
 
 
@@ -173,16 +184,15 @@ def _changed_columns(older: Side | None, newer: Side | None, rows: RowChanges) -
     places = np.flatnonzero(rows.kinds == Kind.UPDATE)
     if older is None or newer is None or not len(places):
         return {}
-    known = {number: name for name, number in older.handle.first_numbers.items()}
+    called = _older_names(older, newer)
     ends = {"src": "from", "dst": "to"} if isinstance(newer.entity, EdgeType) else {}
     differing: dict[str, Bools] = {}
     for now in (*ends, *newer.entity.properties):
         right = read_column(newer.handle, now, rows.after[places])
-        then = known.get(newer.handle.first_numbers[now])
-        if then is None:
-            left = began_with(newer.entity.properties[now], right)
+        if now in called:
+            left = read_column(older.handle, called[now], rows.before[places])
         else:
-            left = read_column(older.handle, then, rows.before[places])
+            left = began_with(newer.handle, newer.entity.properties[now], right)
         differing[ends.get(now, now)] = ~equal_values(left, right)
     return {
         place: tuple(name for name, mask in differing.items() if mask[row]) for row, place in enumerate(places.tolist())

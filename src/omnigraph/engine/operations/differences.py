@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from omnigraph.engine.changes import Diff, Op, Values, diff
-from omnigraph.engine.changes.diff import State, Wanted
+from omnigraph.engine.changes.diff import State, Wanted, check_types
 from omnigraph.engine.manifest.lineage import merge_bases
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.write.context import GraphContext
@@ -44,8 +44,9 @@ def compare(context: GraphContext, older: Moment, newer: Moment, wanted: Wanted,
 
     Raises:
         NotFoundError: there is no such state.
+        InputError: a type that is asked for is in neither schema.
     """
-    return diff(named_state(context, older), named_state(context, newer), wanted=wanted, values=values)
+    return _compared(named_state(context, older), named_state(context, newer), wanted, values)
 
 
 def branch_changes(context: GraphContext, source: str, into: str, wanted: Wanted, values: Values) -> Diff:
@@ -65,7 +66,7 @@ def branch_changes(context: GraphContext, source: str, into: str, wanted: Wanted
             " compare their newest states instead"
         )
     base = _state(context, context.manifest.history.snapshot_at(bases[0]), past=True)
-    return diff(base, _state(context, theirs, past=False), wanted=wanted, values=values)
+    return _compared(base, _state(context, theirs, past=False), wanted, values)
 
 
 def commit_changes(context: GraphContext, commit_id: str, wanted: Wanted, values: Values) -> Diff:
@@ -91,7 +92,7 @@ def commit_changes(context: GraphContext, commit_id: str, wanted: Wanted, values
             reason="schema_boundary",
             graph_commit_id=commit.graph_commit_id,
         )
-    return diff(older, newer, wanted=wanted, values=values)
+    return _compared(older, newer, wanted, values)
 
 
 def named_state(context: GraphContext, name: Moment) -> State:
@@ -103,6 +104,11 @@ def named_state(context: GraphContext, name: Moment) -> State:
             # Not a branch, so it has to be something in the past.
             return _state(context, context.manifest.history.snapshot_at(name, MAIN), past=True)
     return _state(context, context.manifest.history.snapshot_at(name, MAIN), past=True)
+
+
+def _compared(older: State, newer: State, wanted: Wanted, values: Values) -> Diff:
+    check_types(older.catalog, newer.catalog, wanted.types)
+    return diff(older, newer, wanted=wanted, values=values)
 
 
 def _state(context: GraphContext, snapshot: Snapshot, *, past: bool) -> State:

@@ -172,9 +172,9 @@ def poll(context: GraphContext, request: FeedRequest) -> ChangePage:
         LimitError: a page of that size is not given.
     """
     limits = request.limits.check()
-    check_types(context.catalog, context.catalog, request.wanted.types)
     reader = _Reader(context, request)
     place = reader.place()
+    reader.check_types(place)
     commits, more = reader.commits(place, limits.commits)
     failpoints.maybe_fail(failpoints.FEED_POST_CAPTURE)
     blocks: list[ChangeBlock] = []
@@ -227,6 +227,7 @@ def page_of_commit(
         place = reader.checked(decode(page_token), place)
         if place.within != commit.graph_commit_id:
             raise ChangeCursorError("it is of another commit")
+    reader.check_types(place)
     found = reader.changes_of(commit)
     part = tuple(_Room(limits).take(_window(found, place.offset, values)))
     offset = place.offset + len(part)
@@ -263,6 +264,20 @@ class _Reader:
                 "it is a page token, not a cursor" if found.within else "it is a cursor, not a page token"
             )
         return found
+
+    def check_types(self, place: Place) -> None:
+        """Refuse types that there are neither now nor at a place: before it was dropped, one still had changes.
+
+        Raises:
+            InputError: which one.
+        """
+        catalog, types = self._context.catalog, self._request.wanted.types
+        if types:
+            try:
+                then = self._state(self._history.find(place.commit)).catalog
+            except NotFoundError:
+                then = catalog  # Cleanup has taken the state, as the rest of the poll will tell.
+            check_types(then, catalog, types)
 
     def after(self, commit: CommitId) -> Place:
         """The place of somebody who has everything up to a commit."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 from msgspec import Struct
 
-from omnigraph.engine.storage.handle import HIGHEST_FIELD, ORIGINS, TableHandle
+from omnigraph.engine.storage.handle import GIVEN, HIGHEST_FIELD, ORIGINS, TableHandle
 from omnigraph.engine.storage.lance_internals.columns import Column, columns_of, schema_of
 from omnigraph.engine.storage.lance_internals.files import data_file, file_name
 from omnigraph.engine.storage.staged import StagedWrite
@@ -34,6 +35,22 @@ from omnigraph.errors import InternalError
 
 _READ_FOR_LENGTH = "id"
 """The column that is read where a new one follows from none: every table has it, and it tells the number of rows."""
+
+
+_COUNTED = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}
+"""What days and milliseconds are counted in."""
+
+
+def as_stored(value: pa.Scalar) -> Any:
+    """A value as the facts of a schema have it."""
+    counted = _COUNTED.get(value.type)
+    return value.as_py() if counted is None else pa.array([value]).view(counted)[0].as_py()
+
+
+def from_stored(value: Any, type: pa.DataType) -> pa.Scalar:
+    """The value that facts of a schema have, as a column of a type has it, which may be wider than it was then."""
+    counted = _COUNTED.get(type)
+    return pa.scalar(value, type) if counted is None else pa.array([value], counted).view(type)[0]
 
 
 class Fill(Struct, frozen=True):
@@ -83,12 +100,25 @@ def stage_columns(
         origins = {**base.column_origins, **{new: base.field_ids[old] for new, old in chosen.origins.items()}}
         if origins:
             facts[ORIGINS] = list(json.dumps({str(new): old for new, old in sorted(origins.items())}).encode())
+        given = _given(base, fills, chosen.numbers)
+        if given:
+            facts[GIVEN] = list(json.dumps({str(number): value for number, value in sorted(given.items())}).encode())
         schema = schema_of(json.dumps(facts), chosen.messages)
         if not fills or not has_rows:
             return StagedWrite(base.version, LanceOperation.Project(schema), 0, 0)
         fragments = _filled_fragments(base, [(fill, chosen.numbers[fill.name]) for fill in fills])
     files = tuple(data_file(file_name(fragment.files[-1])) for fragment in fragments)
     return StagedWrite(base.version, LanceOperation.Merge(fragments, schema), 0, 0, files)
+
+
+def _given(base: TableHandle, fills: Sequence[Fill], numbers: Mapping[str, int]) -> dict[int, Any]:
+    """What rows were given, with these fills; what they were given first stays, because a default may change."""
+    found = {}
+    for fill in fills:
+        if fill.default is not None:
+            first = numbers[fill.name] if fill.source is None else base.first_numbers[fill.source]
+            found[first] = as_stored(fill.default)
+    return found | base.column_given
 
 
 class _Chosen:

@@ -46,6 +46,8 @@ HIGHEST_FIELD = "omnigraph:highest_field_id"
 """The schema fact that remembers the highest number ever given, so that a dropped column's is not given again."""
 ORIGINS = "omnigraph:column_origins"
 """The schema fact that remembers which column one with other values or another type continues, by their numbers."""
+GIVEN = "omnigraph:column_given"
+"""The schema fact that remembers what rows without a value were given in a column, by the number it had first."""
 
 
 class FragmentInfo(Struct, frozen=True):
@@ -81,7 +83,7 @@ class IndexInfo(Struct, frozen=True):
     built_at: int = 0
 
 
-_OF_COLUMNS = ("schema", "field_ids", "column_origins", "first_numbers")
+_OF_COLUMNS = ("schema", "field_ids", "column_origins", "first_numbers", "column_given")
 """What is known of the columns of a version, and holds for the next one if that differs in rows alone."""
 
 
@@ -148,6 +150,17 @@ class TableHandle:
                 number = self.column_origins[number]
             found[name] = number
         return found
+
+    @property
+    def highest_number(self) -> int:
+        """The highest number that a column has been given by a change of columns, 0 before there was one."""
+        return int((self.schema.metadata or {}).get(HIGHEST_FIELD.encode(), b"0"))
+
+    @cached_property
+    def column_given(self) -> dict[int, Any]:
+        """What rows were given when a column was first filled, by its first number; days and milliseconds for times."""
+        noted = (self.schema.metadata or {}).get(GIVEN.encode())
+        return {} if noted is None else {int(number): value for number, value in json.loads(noted).items()}
 
     @property
     def primary_key(self) -> list[str]:

@@ -16,11 +16,11 @@ from omnigraph.engine.operations.branch import was_made_for
 from omnigraph.engine.operations.merge import MergeResult
 from omnigraph.errors import BranchNotFoundError, GraphError
 from omnigraph.server.access import BRANCH_CREATE, BRANCH_DELETE, BRANCH_MERGE, READ
-from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, identity_of, named_branch, run_write
+from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, named_branch, run_write
 from omnigraph.server.describe import IDEMPOTENCY_KEY, PER_GRAPH, WITH_BODY, answers, in_path, in_query, takes
 from omnigraph.server.diffs import FILTERS, Filters
 from omnigraph.server.errors import HttpRefusal
-from omnigraph.server.receipts import Receipt
+from omnigraph.server.receipts import Receipt, identity_of
 from omnigraph.server.requests import BranchConflictsRequest, BranchCreateRequest, BranchMergeRequest
 from omnigraph.server.requests_seen import Note
 from omnigraph.server.responses import (
@@ -65,13 +65,12 @@ async def create_branch(request: Request) -> Response:
     body, raw = await call.body(BranchCreateRequest)
     name, base = named_branch(body.name), named_branch(body.base)
     call.demand(BRANCH_CREATE, branch=base, target=name)
-    if body.at is not None:
-        # Whatever a moment is called, it belongs to a branch, and that is what the new one shows.
-        begun = await call.read(lambda: call.graph.snapshot(base, body.at))
-        call.demand(BRANCH_CREATE, branch=begun.branch, target=name)
+    gone = None if body.at is None else await _demand_start(call, base, body.at, name)
     done = {"uri": call.served.uri, "from": base, "name": name, "actor_id": call.actor}
 
     def work(_: object) -> Mapping[str, Any]:
+        if gone is not None:
+            raise gone
         call.graph.branches.create(name, base, at=body.at, actor=call.actor)
         return done
 
@@ -79,6 +78,20 @@ async def create_branch(request: Request) -> Response:
         return done if was_made_for(call.graph.context, name, note.name) else None
 
     return await run_write(call, Write(name, BRANCH_WORK_BYTES, digest_of(call, raw), work, found=found))
+
+
+async def _demand_start(call: Call, base: str, at: str, name: str) -> GraphError | None:
+    """Demand what a branch may start at; returns why it cannot start there.
+
+    That is not told at once: the request may have a key, and have been carried out while the moment was there.
+    """
+    try:
+        begun = await call.read(lambda: call.graph.snapshot(base, at))
+    except GraphError as gone:
+        return gone
+    # Whatever a moment is called, it belongs to a branch, and that is what the new one shows.
+    call.demand(BRANCH_CREATE, branch=begun.branch, target=name)
+    return None
 
 
 @router.get(
@@ -175,7 +188,7 @@ async def merge_branches(request: Request) -> Response:
         work,
         Receipt(MergeResult.to_json),
         finished=finished,
-        about=lambda: identity_of(call, source),
+        about=lambda: identity_of(call.graph, source),
     )
     return await run_write(call, write)
 
@@ -253,7 +266,7 @@ async def delete_branch(request: Request) -> Response:
 
     def found(note: Note) -> Mapping[str, Any] | None:
         # What was there when the request was first made is gone; another branch that has its name by now stays.
-        return done if note.is_gone(identity_of(call, name)) else None
+        return done if note.is_gone(identity_of(call.graph, name)) else None
 
     write = Write(name, BRANCH_WORK_BYTES, digest_of(call, b""), work, found=found)
     return await run_write(call, write)

@@ -14,7 +14,7 @@ from omnigraph.engine.operations.tag import delete_tag as remove_tag
 from omnigraph.engine.operations.tag import tag_made_for
 from omnigraph.ids import MAIN
 from omnigraph.server.access import CHANGE, READ
-from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, named_branch, run_write
+from omnigraph.server.call import BRANCH_WORK_BYTES, Call, Write, digest_of, has_begun, named_branch, run_write
 from omnigraph.server.describe import IDEMPOTENCY_KEY, PER_GRAPH, WITH_BODY, answers, in_path, takes
 from omnigraph.server.requests import TagCreateRequest
 from omnigraph.server.requests_seen import Note
@@ -78,7 +78,9 @@ async def delete_tag(request: Request) -> Response:
     tag = await call.read(_tag, call, name)
     # Who may not change main is told the same of a tag that is not there as of one that is main's.
     branch = MAIN if tag is None else tag.manifest_branch or MAIN
-    call.demand(CHANGE, branch=branch)
+    digest = digest_of(call, b"")
+    if tag is not None or not await has_begun(call, digest):
+        call.demand(CHANGE, branch=branch)
     done = {"uri": call.served.uri, "name": name, "actor_id": call.actor}
 
     def about() -> str:
@@ -93,7 +95,7 @@ async def delete_tag(request: Request) -> Response:
         # What was there when the request was first made is gone; another tag that has its name by now stays.
         return done if note.is_gone(about()) else None
 
-    write = Write(branch, BRANCH_WORK_BYTES, digest_of(call, b""), work, found=found, about=about)
+    write = Write(branch, BRANCH_WORK_BYTES, digest, work, found=found, about=about)
     return await run_write(call, write)
 
 

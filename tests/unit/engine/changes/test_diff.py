@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,63 @@ def test_a_change_of_schema_is_listed_apart(graph: Graph) -> None:
     assert ("insert", "Site", "z") in short(graph.diff(before, "main"))
 
 
+RENAMED = SCHEMA.replace("node Person", 'node Human @rename_from("Person")').replace("Person ->", "Human ->")
+RENAMED = RENAMED.replace("-> Person", "-> Human").replace("age: I32?", 'years: I32? @rename_from("age")')
+
+
+def test_an_update_of_a_renamed_property_tells_what_it_was(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    graph.mutate('query q() { update Human set { years: 3 } where name = "ada" }')
+    for older, newer, then, now in (
+        (before, "main", {"age": 36}, {"years": 3}),
+        ("main", before, {"years": 3}, {"age": 36}),
+    ):
+        (change,) = graph.diff(older, newer)
+        assert change.before is not None
+        assert change.after is not None
+        assert (change.before.properties, change.after.properties) == (then, now)
+
+
+def test_a_property_that_is_declared_anew_was_not_there_before(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(SCHEMA.replace("age: I32?", ""), confirm_drops=True)
+    graph.schema.apply(SCHEMA)
+    graph.mutate('query q() { update Person set { age: 3 } where name = "ada" }')
+    (change,) = graph.diff(before, "main")
+    assert change.before is not None
+    assert change.after is not None
+    assert (change.before.properties, change.after.properties) == ({}, {"age": 3})
+
+
+def test_a_renamed_type_is_found_by_both_its_names(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(RENAMED)
+    graph.mutate('query q() { insert Human { name: "dan" } }')
+    for name in ("Person", "Human"):
+        assert short(graph.diff(before, "main", types=[name])) == [("insert", "Human", "dan")]
+        assert short(graph.diff("main", before, types=[name])) == [("delete", "Person", "dan")]
+    assert short(graph.diff(before, "main", types=["Place"])) == []
+    with pytest.raises(InputError, match="there is no type 'Persona'"):
+        graph.diff(before, "main", types=["Persona"])
+
+
+def test_a_type_that_gets_its_old_name_back_keeps_its_entities(graph: Graph) -> None:
+    heads = [head(graph)]
+    graph.schema.apply(RENAMED)
+    heads.append(head(graph))
+    back = SCHEMA.replace("node Person", 'node Person @rename_from("Human")')
+    graph.schema.apply(back.replace("age: I32?", 'age: I32? @rename_from("years")'))
+    graph.mutate('query q() { insert Person { name: "dan" } }')
+    for before in heads:
+        assert short(graph.diff(before, "main")) == [("insert", "Person", "dan")]
+    graph.schema.apply("node Place { title: String @key }", confirm_drops=True)
+    graph.schema.apply(SCHEMA)
+    graph.load([{"type": "Person", "data": {"name": "bob"}}])
+    told = short(graph.diff(heads[0], "main", types=["Person"]))
+    assert told == [("insert", "Person", "bob"), *(("delete", "Person", name) for name in ("ada", "bob", "cleo"))]
+
+
 def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
     """Not what entities were given when it was added: null where it is optional, its default where it is required."""
     graph.load([{"type": "Person", "data": {"name": name}} for name in ("ada", "bob", "cleo")], "merge")
@@ -162,6 +220,46 @@ def test_a_value_of_an_added_property_is_a_change(graph: Graph) -> None:
         found = {change.id: change.columns for change in graph.diff(before, "main")}
         assert found == {"ada": ("mail",), "bob": ("level",)}
         graph.maintenance.optimize()
+
+
+@pytest.mark.parametrize(
+    ("added", "later", "other"),
+    [
+        ("level: I32 @default(3)", "level: I32 @default(4)", 4),
+        ("level: I32 @default(3)", "level: I64? @default(4)", 4),
+        ("level: F32 @default(0.1)", "level: F64 @default(0.5)", 0.5),
+        ("level: I32? @default(3)", "level: I32 @default(4)", 5),
+        ('level: Date @default("2024-02-29")', "level: Date?", "2025-01-01"),
+        ("level: DateTime @default(now())", 'level: DateTime @default("2020-01-01T00:00:00Z")', "2020-01-01T00:00:00Z"),
+        ('level: enum(low, high) @default("low")', 'level: String @default("high")', "high"),
+    ],
+)
+def test_what_entities_were_given_is_remembered_when_the_default_changes(
+    graph: Graph, added: str, later: str, other: Any
+) -> None:
+    before = head(graph)
+    for text in (added, later):
+        graph.schema.apply(SCHEMA.replace("age: I32?", f"age: I32?  {text}"))
+        assert short(graph.diff(before, "main")) == []
+    graph.load([{"type": "Person", "data": {"name": "bob", "level": other}}], "update")
+    graph.mutate('query q() { update Person set { age: 3 } where name = "ada" }')
+    changed = {"ada": ("age",), "bob": ("level",)}
+    assert {change.id: change.columns for change in graph.diff(before, "main")} == changed
+    rows = [json.loads(line) for line in graph.export(types=["Person"])]
+    graph.load(rows, "overwrite")
+    graph.maintenance.optimize()
+    assert {change.id: change.columns for change in graph.diff(before, "main")} == changed, "nor when all is rewritten"
+
+
+def test_going_back_before_a_property_was_dropped_tells_every_value_of_it(graph: Graph) -> None:
+    """Of all entities, whether or not something else has touched them."""
+    before = head(graph)
+    graph.schema.apply(SCHEMA.replace("age: I32?", ""), confirm_drops=True)
+    assert short(graph.diff(before, "main")) == []
+    for _ in range(2):
+        told = {change.id: change.after.properties for change in graph.diff("main", before) if change.after}
+        assert told == {"ada": {"age": 36}, "bob": {"age": 40}}
+        graph.load([{"type": "Person", "data": {"name": "ada", "v": [1.0, 0.0], "face": "base64:AAEC"}}], "merge")
 
 
 def test_a_dropped_type_loses_its_entities(graph: Graph) -> None:

@@ -181,6 +181,34 @@ def test_pages_of_any_size_are_not_given(graph: omnigraph.Graph) -> None:
     assert isinstance(graph.changes.poll(limit=CHANGES_MAX), ChangePage)
 
 
+def test_a_type_that_was_renamed_is_followed_up_to_the_change(graph: omnigraph.Graph) -> None:
+    behind = graph.changes.poll(types=["Person"]).cursor
+    add(graph, "ann")
+    humans = SCHEMA.replace("node Person", 'node Human @rename_from("Person")')
+    graph.schema.apply(humans.replace("Person -> Person", "Human -> Human"))
+    page = graph.changes.poll(behind, types=["Person"])
+    assert (ids(page), page.caught_up) == ([["ann"]], False)
+    with pytest.raises(ChangesUnavailableError) as boundary:
+        graph.changes.poll(page.cursor, types=["Person"])
+    with pytest.raises(InputError, match="there is no type 'Person'"):
+        graph.changes.poll(start=f"after:{boundary.value.graph_commit_id}", types=["Person"])
+
+
+def test_a_type_that_came_later_has_no_changes_before(graph: omnigraph.Graph) -> None:
+    add(graph, "ann")
+    graph.schema.apply(f"{SCHEMA}\nnode Pet {{ name: String @key }}")
+    page = graph.changes.poll(start="beginning", types=["Pet"])
+    assert (ids(page), page.caught_up) == ([[]], False)
+    with pytest.raises(ChangesUnavailableError):
+        graph.changes.poll(page.cursor, types=["Pet"])
+
+
+def test_a_baseline_of_a_type_that_is_not_there_is_refused(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no type 'Persno'"):
+        graph.changes.baseline(tmp_path / "out.jsonl", types=["Persno"])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_a_change_of_schema_ends_a_page_and_is_named(graph: omnigraph.Graph) -> None:
     add(graph, "ann")
     graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  mail: String?"))
