@@ -65,7 +65,7 @@ class TableSides(Struct, frozen=True):
 def decide(sides: TableSides, strategy: Strategy | None) -> TableMerge:
     """What the target gets of one table; what both sides have changed differently, and no strategy settles, is open."""
     found = TableMerge(sides.entity.table_key, sides.entity, sides.theirs, sides.ours, at_base=sides.at_base)
-    meeting = _all_that_differs(sides, found) if sides.base is None else _touched_by_both(sides, sides.base, found)
+    meeting = _all_that_differs(sides) if sides.base is None else _touched_by_both(sides, sides.base, found)
     if len(meeting):
         _Meeting(found, strategy).settle(meeting)
     return found
@@ -147,21 +147,13 @@ def _carried(then: TableHandle, now: TableHandle, at: Addresses, wanted: Bools) 
     return np.where(known, (moved.astype(np.uint64) << np.uint64(32)) | offsets, at).astype(np.uint64), known
 
 
-def _all_that_differs(sides: TableSides, found: TableMerge) -> Rows:
+def _all_that_differs(sides: TableSides) -> Rows:
     """Everything the two sides do not have alike, with what their merged ancestors have."""
     if sides.crossed is None:
         raise InternalError("a merge without one base needs merged ancestors")
     apart = without_equal(sides.ours, sides.theirs, sides.touched(sides.ours, sides.theirs))
     ours, theirs = _before(sides.ours, apart), _after(sides.theirs, apart)
-    base = sides.crossed(apart.ids, ours)
-    rows = Rows(apart.ids, base, theirs, ours)
-    of_ours = same(base, theirs)
-    found.kept = rows.where(of_ours)
-    rows = rows.where(~of_ours)
-    of_theirs = same(rows.base, rows.ours)
-    taken = rows.where(of_theirs)
-    found.take(taken.ids, taken.theirs, taken.ours)
-    return rows.where(~of_theirs)
+    return Rows(apart.ids, sides.crossed(apart.ids, ours), theirs, ours)
 
 
 # --- what both touched -----------------------------------------------------------------------------------------------
