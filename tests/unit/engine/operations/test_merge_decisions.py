@@ -168,3 +168,22 @@ def test_a_commit_tells_the_counts_of_two_types_of_one_name(tmp_path: Path) -> N
     graph.branches.merge("review")
     counts = json.loads(graph.history.list(limit=1)[0].properties["merge.counts"])
     assert counts == {"node:X": [2, 0, 0], "edge:X": [1, 0, 0]}
+
+
+def test_entities_are_found_where_ours_has_moved_them(tmp_path: Path) -> None:
+    """Nobody changed them on this side, but optimize has put them into another fragment."""
+    graph = create(tmp_path / "moved", "node P { k: String @key  v: I64? }")
+    for group in range(6):
+        put(graph, "main", *(node(f"k{group}{number}", v=0) for number in range(5)))
+    graph.branches.create("review")
+    put(graph, "review", node("k23", v=7), node("k51", v=8))
+    graph.mutate('query d() { delete P where k = "k44" }', branch="review")
+    put(graph, "main", node("k00", v=1))
+    [moved] = graph.maintenance.optimize().tables
+    assert moved.fragments_removed > 1
+    put(graph, "main", node("new", v=3))
+    graph.branches.merge("review")
+    found = {row["k"]: row["v"] for row in graph.snapshot().open("node:P").scan(["k", "v"]).to_pylist()}
+    assert {key: value for key, value in found.items() if value} == {"k00": 1, "k23": 7, "k51": 8, "new": 3}
+    assert len(found) == 30
+    assert graph.maintenance.verify().clean

@@ -99,7 +99,7 @@ class TableMerge(Struct):
     written: list[Written] = field(default_factory=list)
     removed: list[Removed] = field(default_factory=list)
     kept: Rows | None = None
-    """Entities that only ours has changed."""
+    """Entities that only ours has changed; edges that it has added are among them in any case."""
     open_rows: OpenRows | None = None
     resolved: dict[str, int] = field(default_factory=dict)
     counts_exact: bool = True

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from omnigraph.catalog import wide
 from omnigraph.engine.changes.equality import Bools
-from omnigraph.engine.changes.located import Located, joined, same
+from omnigraph.engine.changes.located import Located, same
 from omnigraph.engine.changes.rows import Ints, Kind, RowChanges, without_equal
 from omnigraph.engine.operations.merge.compose import Mixed, changed_apart, with_properties
 from omnigraph.engine.operations.merge.decided import OpenRows, Rows, TableMerge, Written
@@ -177,15 +177,9 @@ class _Meeting(Struct, frozen=True):
         self._differ(rows.where(~of_theirs))
 
     def _keep(self, rows: Rows) -> None:
-        """Note what turned out to be changed by ours alone."""
-        kept = self.found.kept
-        if not len(rows):
-            return
-        if kept is None or not len(kept):
+        """Note what turned out to be changed by ours alone, unless one base has told that already."""
+        if self.found.kept is None:
             self.found.kept = rows
-            return
-        sides = ((kept.base, rows.base), (kept.theirs, rows.theirs), (kept.ours, rows.ours))
-        self.found.kept = Rows(wide.concat([kept.ids, rows.ids]), *(joined(pair) for pair in sides))
 
     def _differ(self, rows: Rows) -> None:
         if not len(rows):
