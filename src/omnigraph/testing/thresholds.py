@@ -280,7 +280,7 @@ EXEMPT: dict[str, str] = {
     "engine.values.temporal.MILLIS_MIN": _NUMBER,
     "engine.values.temporal.MILLIS_PER_DAY": _NUMBER,
     "engine.values.texts.FAULTS_MAX": _REPORT,
-    "engine.write.transaction.STAGING_THREADS": "how many tables are staged at once",
+    "engine.write.staging.STAGING_THREADS": "how many tables are staged at once",
     "engine.values.columns.PROBLEMS_MAX": _REPORT,
     "engine.write.group._HISTORY_MAX": _ROUNDS,
     "engine.write.layer.OWN": _NUMBER,
