@@ -20,7 +20,7 @@ from omnigraph.plan import compile_query
 
 class Recorder:
     def before(self, name, target):
-        print(name, re.sub(r"[0-9A-Z]{26}", "<id>", target.replace(sys.argv[1], "")))
+        print(name, re.sub(r"[0-9a-f]{40,}|[0-9A-Z]{26}|[0-9]{15,}", "<id>", target.replace(sys.argv[1], "")))
     def after(self, name, target):
         pass
 
