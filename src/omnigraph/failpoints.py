@@ -92,6 +92,11 @@ def maybe_fail(name: str) -> None:
         _plan(name)
 
 
+def are_set() -> bool:
+    """Whether somebody may stop this process at a failpoint, and wants everything before it done there."""
+    return _plan is not None
+
+
 def install(plan: Callable[[str], None] | None) -> Callable[[str], None] | None:
     """Install what happens at failpoints in this process, or None for nothing; returns what was installed before."""
     global _plan

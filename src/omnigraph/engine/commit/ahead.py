@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from omnigraph import failpoints
 from omnigraph.engine.storage import steps
 from omnigraph.errors import GraphError
 
@@ -29,15 +30,15 @@ _pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="omnigraph-ahead")
 class Ahead(Generic[T]):
     """One piece of work in another thread, with the context of whoever asked for it.
 
-    Where storage operations are observed it is done at once instead, so that whoever counts them finds each in its
-    place.
+    Where storage operations are observed, or failpoints are set, it is done at once instead, so that whoever counts
+    operations, or stops between two, finds each in its place.
     """
 
     def __init__(self, work: Callable[[], T | None]) -> None:
         self._work = work
         self._result: T | None = None
         self._running: Future[None] | None = None
-        if steps.are_observed():
+        if steps.are_observed() or failpoints.are_set():
             self._do()
             return
         try:

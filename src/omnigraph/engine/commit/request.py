@@ -6,12 +6,13 @@ published all follow from one request, so that they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from omnigraph.catalog.migration import key_orders
 from omnigraph.catalog.model import Catalog
@@ -38,6 +39,19 @@ from omnigraph.interrupts import nothing
 
 Stage: TypeAlias = Callable[[TableHandle], StagedWrite | None]
 """Stages one change of a table on the version it is given; None when there is nothing to do."""
+
+
+class Coming(Struct, frozen=True):
+    """A change whose files another thread may still be writing: how many rows are won by it, and how it is had."""
+
+    row_delta: int
+    wait: Callable[[], StagedWrite]
+
+    def __call__(self, head: TableHandle) -> StagedWrite:
+        """A stage like others, except that it has begun."""
+        return self.wait()
+
+
 Step: TypeAlias = StagedWrite | Stage
 """One commit to a table: staged already, or to be staged on the version the step before has made."""
 
@@ -74,9 +88,14 @@ class TableCommit(Struct, frozen=True):
     @property
     def foreseen(self) -> Reached | None:
         """Where the table will be after its commits; None when that is not known before they are staged."""
-        if self.base is None or len(self.staged) != len(self.steps):
+        known = [step for step in self.steps if isinstance(step, StagedWrite | Coming)]
+        if self.base is None or len(known) != len(self.steps):
             return None
-        return Reached(self.base.version + len(self.steps), self.base.branch, _row_delta(self.staged))
+        return Reached(self.base.version + len(known), self.base.branch, _row_delta(known))
+
+    def arrived(self) -> TableCommit:
+        """The same, once the files that other threads write for it are there."""
+        return replace(self, steps=tuple(step.wait() if isinstance(step, Coming) else step for step in self.steps))
 
 
 class TablePointer(Struct, frozen=True):
@@ -130,8 +149,8 @@ class Applied(Struct, frozen=True):
         return Reached(self.head.version, self.head.branch, _row_delta(self.staged))
 
 
-def _row_delta(staged: tuple[StagedWrite, ...]) -> int:
-    return sum(each.row_delta for each in staged)
+def _row_delta(steps: Sequence[StagedWrite | Coming]) -> int:
+    return sum(each.row_delta for each in steps)
 
 
 Listener: TypeAlias = Callable[[Mapping[TableKey, Applied]], Callable[[Snapshot], None]]
@@ -180,6 +199,12 @@ class CommitRequest(Struct, frozen=True, dict=True):
     def has_effects(self) -> bool:
         """False when one publish is all there is to it, so that no crash can leave anything to finish."""
         return bool(self.tables or self.creates or self.schema is not None)
+
+    def arrived(self) -> CommitRequest:
+        """The same, once all files that other threads write for it are there."""
+        if not any(isinstance(step, Coming) for table in self.tables for step in table.steps):
+            return self
+        return replace(self, tables=tuple(table.arrived() for table in self.tables))
 
     @cached_property
     def ordered(self) -> list[TableCommit]:

@@ -61,10 +61,11 @@ def _table_commit(write: TableWrite) -> TableCommit:
         # Its rows are staged where the branch's own line of the table will be.
         steps: tuple[Step, ...] = (write.stage,) if write.then is None else (write.stage, _later(write.then))
         return TableCommit(write.entry, steps, write.table_key, forks=True)
-    if write.staged is None:
+    first = write.coming or write.staged
+    if first is None:
         raise InternalError(f"the change of '{write.table_key}' was not staged")
     then = None if write.then is None else write.then()
-    steps = (write.staged,) if then is None else (write.staged, then)
+    steps = (first,) if then is None else (first, then)
     return TableCommit(write.entry, steps, write.table_key, write.base, staged_elsewhere=write.staged_elsewhere)
 
 

@@ -69,6 +69,16 @@ class Resolved(Struct):
     places: npt.NDArray[np.int64] | None = None
     """Where the rows lie among those stored while they were read; `rows` has only some of their columns then."""
 
+    @property
+    def superseded(self) -> int:
+        """How many committed rows go away, those that get another image included."""
+        return int(np.count_nonzero(self.supersedes)) + len(self.removed_addresses)
+
+    @property
+    def touched(self) -> int:
+        """How many rows are written or removed."""
+        return int(self.rows.num_rows) + len(self.removed_addresses)
+
     def new_rows(self) -> pa.Table:
         """The images without a committed row under them."""
         return self.rows if not self.supersedes.any() else wide.filter_rows(self.rows, ~self.supersedes)

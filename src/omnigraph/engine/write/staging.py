@@ -1,8 +1,9 @@
 """The files of a write: which thread writes them, and when.
 
 Files that nothing refers to may come at any time. So a small write has them written by other threads while this one
-still judges whether it breaks a rule of the schema; when it does, they are removed again. A large write is judged
-first, because its files would be much to write for nothing.
+still judges whether it breaks a rule of the schema, and they may come while it arms; they are waited for before the
+first effect, and removed again when there is none. A large write is judged first, because its files would be much to
+write for nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from msgspec import Struct
 
 from omnigraph.engine.commit.ahead import Ahead
 from omnigraph.engine.commit.cancellation import Cancellation
-from omnigraph.engine.commit.request import Stage
+from omnigraph.engine.commit.request import Coming, Stage
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.lance_internals.files import branch_location
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.engine.write.rows import Resolved, WriteKind
-from omnigraph.errors import GraphError
+from omnigraph.errors import GraphError, InternalError
 from omnigraph.ids import TableKey
 
 logger = logging.getLogger(__name__)
 
 AHEAD_ROWS = 1_024
-"""Up to so many rows, the files of a write are written while it is judged."""
+"""Up to so many rows that are written or removed, the files of a write are written while it is judged."""
 PARALLEL_ROWS = 50_000
 STAGING_THREADS = 8
 
@@ -45,12 +46,24 @@ class TableWrite(Struct):
     forks: bool = False
     base: TableHandle | None = None
     staged: StagedWrite | None = None
+    coming: Coming | None = None
+    """How `staged` will be had, while another thread may still be writing its files."""
     rows: Resolved | None = None
     staged_elsewhere: bool = False
     removable: bool = False
     """True when what is staged names every file that was written for it, and nobody else counts on them."""
     then: Callable[[], Stage | None] | None = None
     """Asked once the change is staged: a second commit to the table, for what is better appended behind the first."""
+
+    @property
+    def is_staged(self) -> bool:
+        """False when there was nothing to stage."""
+        return self.staged is not None or self.coming is not None
+
+    def row_delta(self, rows: Resolved) -> int:
+        """How many rows more the table will have than it is published with."""
+        gone = self.entry.row_count if self.kind is WriteKind.REPLACE else rows.superseded
+        return int(rows.rows.num_rows) - gone
 
 
 class _Files(Struct, frozen=True):
@@ -61,24 +74,32 @@ class _Files(Struct, frozen=True):
 
 
 class Staging:
-    """The files of the tables of one write: `begin` before it is judged, `finish` after, `discard` if it is refused."""
+    """The files of the tables of one write: `begin` before it is judged, `finish` after, `discard` when it is over."""
 
     def __init__(self, snapshot: Snapshot, cancellation: Cancellation, writes: Sequence[TableWrite]) -> None:
         self._snapshot, self._cancellation = snapshot, cancellation
         self._writes = [write for write in writes if not write.forks]
-        self._rows = sum(write.rows.rows.num_rows for write in self._writes if write.rows is not None)
+        self._rows = sum(write.rows.touched for write in self._writes if write.rows is not None)
         self._begun: dict[TableKey, Ahead[_Files]] = {}
+        self._had: set[TableKey] = set()
 
     def begin(self) -> None:
         """Have the files of a small write written beside what comes next."""
         small = self._rows <= AHEAD_ROWS and self._snapshot.store.is_local
         if small and all(write.removable for write in self._writes):
             for write in self._writes:
-                self._begun[write.table_key] = Ahead(partial(self._stage, write))
+                if write.rows is not None and write.rows.touched:
+                    self._begun[write.table_key] = Ahead(partial(self._stage, write))
 
     def finish(self) -> None:
-        """Write what is not written yet, and tell each table what was staged for it."""
-        missing = [write for write in self._writes if not self._take(write)]
+        """Write what no thread was asked to, and tell each table what was staged for it, or how it will be had."""
+        missing = []
+        for write in self._writes:
+            if write.table_key in self._begun and write.rows is not None:
+                write.base = self._snapshot.open(write.table_key)
+                write.coming = Coming(write.row_delta(write.rows), partial(self._arrived, write))
+            else:
+                missing.append(write)
         if len(missing) > 1 and (self._rows >= PARALLEL_ROWS or self._snapshot.store.waits):
             with ThreadPoolExecutor(min(STAGING_THREADS, len(missing))) as pool:
                 running = [pool.submit(copy_context().run, self._stage, write) for write in missing]
@@ -87,23 +108,25 @@ class Staging:
             written = [self._stage(write) for write in missing]
         for write, files in zip(missing, written, strict=True):
             write.base, write.staged = files.base, files.staged
-        self._begun.clear()
 
     def discard(self) -> None:
-        """Remove what was written for nothing; what is finished belongs to the commit."""
+        """Remove what was written for nothing; once all of it was waited for, it belongs to the commit."""
         for key, begun in list(self._begun.items()):
             files = begun.result()
             if files is not None and files.staged is not None:
                 self._remove(files.base, files.staged)
             del self._begun[key]
 
-    def _take(self, write: TableWrite) -> bool:
-        begun = self._begun.get(write.table_key)
-        files = None if begun is None else begun.result()
-        if files is None:
-            return False
-        write.base, write.staged = files.base, files.staged
-        return True
+    def _arrived(self, write: TableWrite) -> StagedWrite:
+        """What was staged for a table; written now, if no thread has come to it or it could not."""
+        files = self._begun[write.table_key].result() or self._stage(write)
+        if files.staged is None:
+            raise InternalError(f"nothing was staged for '{write.table_key}', which changes")
+        write.staged = files.staged
+        self._had.add(write.table_key)
+        if len(self._had) == len(self._begun):
+            self._begun.clear()
+        return files.staged
 
     def _stage(self, write: TableWrite) -> _Files:
         """Write and sync the files of one table; which durability is asked for comes with the context."""

@@ -203,12 +203,7 @@ class Transaction:
 
     def adopt(self, entity: Entity, rows: Resolved) -> None:
         """Take over the change of a table that was settled and judged elsewhere; nothing of it is checked again."""
-        pending = PendingTable(entity, WriteKind.MERGE)
-        write = self._table_write(
-            entity.table_key, pending.kind, _stage_rows(pending, rows, self._fragments, self._fold)
-        )
-        write.rows = rows
-        self.writes[entity.table_key] = write
+        self._change(PendingTable(entity, WriteKind.MERGE), rows)
 
     def point(self, pointer: TablePointer) -> None:
         """Let the branch show a version of a table that exists, instead of the one it inherits."""
@@ -252,10 +247,7 @@ class Transaction:
                     continue
                 rows, self._changes[key] = pending.resolve(self.view)
                 self.request.limits.check(key, rows.rows, replaces_table=pending.replaces_table)
-                write = self._table_write(key, pending.kind, _stage_rows(pending, rows, self._fragments, self._fold))
-                write.rows = rows
-                write.removable = rows.places is None and not blob_columns(pending.entity)
-                self.writes[key] = write
+                self._change(pending, rows)
             self.writes.update(self._direct)
         return self._changes
 
@@ -276,8 +268,16 @@ class Transaction:
 
     def leave_unchanged(self) -> None:
         """Let go of the tables for which there was nothing to stage."""
-        for key in [key for key, write in self.writes.items() if write.staged is None and not write.forks]:
+        for key in [key for key, write in self.writes.items() if not write.is_staged and not write.forks]:
             del self.writes[key]
+
+    def _change(self, pending: PendingTable, rows: Resolved) -> None:
+        """Let what was gathered for a table be its change."""
+        key = pending.entity.table_key
+        write = self._table_write(key, pending.kind, _stage_rows(pending, rows, self._fragments, self._fold))
+        write.rows = rows
+        write.removable = rows.places is None and not blob_columns(pending.entity)
+        self.writes[key] = write
 
     def _table_write(self, table_key: TableKey, kind: WriteKind, stage: Stage) -> TableWrite:
         entry = self.snapshot.entry(table_key)

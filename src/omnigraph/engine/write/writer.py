@@ -146,17 +146,22 @@ class _Attempts:
         request.cancellation.check()
         transaction.settle()
         staging = transaction.staging()
-        holding(staging.begin, lambda: self._judge(transaction, staging), staging.discard)
-        if not transaction.writes:
-            return Written(value, None)
-        failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
-        self._take_mutexes(_mutex_keys(transaction.writes, request.branch))
-        committed = commit_transaction(self._recovery, transaction, self._deadline)
-        self._offer_folds(committed, transaction)
+        committed = holding(staging.begin, lambda: self._carry_out(transaction, staging), staging.discard)
+        if committed is not None:
+            self._offer_folds(committed, transaction)
         return Written(value, committed)
 
+    def _carry_out(self, transaction: Transaction, staging: Staging) -> Committed | None:
+        """Judge and commit; None when there is nothing to commit."""
+        self._judge(transaction, staging)
+        if not transaction.writes:
+            return None
+        failpoints.maybe_fail(failpoints.MUTATION_POST_STAGE)
+        self._take_mutexes(_mutex_keys(transaction.writes, self._request.branch))
+        return commit_transaction(self._recovery, transaction, self._deadline)
+
     def _judge(self, transaction: Transaction, staging: Staging) -> None:
-        """Refuse what must not be written, and finish the files of the rest."""
+        """Refuse what must not be written, and see to the files of the rest."""
         transaction.check()
         self._involved = list(transaction.expected)
         if self._base is not None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import omnigraph
+from omnigraph.engine.commit import path
+from omnigraph.engine.coordination.intent import Intent
+from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.storage import folding, staged
 from omnigraph.engine.write import staging, transaction
-from omnigraph.errors import ConstraintError
+from omnigraph.errors import ConstraintError, StorageError
 from omnigraph.testing.faults import Fault, FaultyStore
 
 SCHEMA = "node Person { name: String @key  age: I64?  @range(age, 0..150) }\nedge Knows: Person -> Person"
@@ -111,6 +115,17 @@ def test_a_large_write_is_judged_first(root: Path, monkeypatch: pytest.MonkeyPat
     assert files(root) == before
 
 
+def test_rows_that_are_removed_count_as_those_that_are_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with omnigraph.connect(str(root)) as graph:
+        graph.load([{"type": "Person", "data": {"name": f"p{n}"}} for n in range(4)], engine="local")
+        monkeypatch.setattr(staging, "AHEAD_ROWS", 2)
+        judging, before = Judging(monkeypatch, root), files(root)
+        with in_place():
+            graph.mutate('query q() { delete Person where name = "p1" }')
+            graph.mutate('query q() { delete Person where name = "p2" or name = "p3" or name = "p0" }')
+        assert [len(found - before) for found in judging.found] == [1, 1], "the second was judged first"
+
+
 def test_what_names_files_elsewhere_is_judged_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a blob more is written than the change names, which nobody could remove again."""
     with omnigraph.create(str(tmp_path / "b"), "node Doc { name: String @key  body: Blob? }") as graph:
@@ -143,6 +158,120 @@ def test_a_failure_ahead_is_told_where_the_write_would_fail(root: Path) -> None:
             graph.mutate(PAIR, {"k": "bob", "o": "ann"})
         assert store.met
         assert graph.maintenance.verify().problems == []
+
+
+class Slow:
+    """Writes files only when told to, and tells what it finds then; the threads that write are real."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        self.go, self.then, self.pending = threading.Event(), lambda: None, []
+        self._begun, write = threading.Semaphore(0), staged.write_fragments
+
+        def slowly(*args: object, **named: object) -> object:
+            if threading.current_thread() is not threading.main_thread():
+                self._begun.release()
+                assert self.go.wait(60)
+                self.pending.append(len(list((root / "__recovery").glob("*.json"))))
+                self.then()
+            return write(*args, **named)
+
+        monkeypatch.setattr(staged, "write_fragments", slowly)
+
+    def let_go(self) -> None:
+        """Once threads are at the files of both tables: what no thread has begun, the caller would write."""
+        for _ in range(2):
+            assert self._begun.acquire(timeout=60)
+        self.go.set()
+
+
+@pytest.fixture
+def slow(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    slow = Slow(monkeypatch, root)
+    yield slow
+    slow.go.set()
+
+
+def when_armed(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    arm = IntentStore.arm
+
+    def armed(intents: IntentStore, intent: Intent) -> Intent:
+        owned = arm(intents, intent)
+        then()
+        return owned
+
+    monkeypatch.setattr(IntentStore, "arm", armed)
+
+
+def test_a_write_is_armed_while_its_files_are_written(root: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first effect waits for all of them."""
+    when_armed(monkeypatch, slow.let_go)
+    with omnigraph.connect(str(root)) as graph:
+        graph.mutate(PAIR, {"k": "bob", "o": "ann"})
+        assert graph.maintenance.verify().problems == []
+        assert [entry.row_count for entry in graph.snapshot().entries.values()] == [2, 2]
+    # The thread that writes the manifest ahead may be told as well, and finds the same.
+    assert len(slow.pending) >= 2
+    assert set(slow.pending) == {1}
+
+
+@pytest.mark.parametrize("failure", [StorageError("no room", kind="no_space"), KeyboardInterrupt()])
+def test_what_fails_between_arming_and_the_last_file_leaves_nothing(
+    root: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    before = files(root)
+
+    def fail(*args: object) -> None:
+        raise failure
+
+    when_armed(monkeypatch, slow.let_go)
+    with omnigraph.connect(str(root)) as graph:
+        # An armed write looks for locks before it waits for its files.
+        with monkeypatch.context() as patch:
+            patch.setattr(path, "refuse_while_branch_changes", fail)
+            with pytest.raises(type(failure)):
+                graph.mutate(PAIR, {"k": "bob", "o": "ann"})
+        assert files(root) == before
+        assert list((root / "__recovery").iterdir()) == []
+        graph.mutate(PAIR, {"k": "bob", "o": "ann"})
+        assert graph.maintenance.verify().problems == []
+        assert [entry.row_count for entry in graph.snapshot().entries.values()] == [2, 2]
+
+
+def test_a_file_that_a_thread_could_not_write_is_written_by_the_caller(
+    root: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise StorageError("no answer", kind="unavailable")
+
+    when_armed(monkeypatch, slow.let_go)
+    slow.then = fail
+    with omnigraph.connect(str(root)) as graph:
+        graph.mutate(PAIR, {"k": "bob", "o": "ann"})
+        assert graph.maintenance.verify().problems == []
+        assert [entry.row_count for entry in graph.snapshot().entries.values()] == [2, 2]
+    assert len(slow.pending) >= 2
+
+
+def test_a_write_that_became_stale_takes_its_files_along(root: Path, slow: Slow) -> None:
+    """Another writes when this one is judged; it writes its files once more, and leaves those it has."""
+    slow.go.set()
+    before = len(files(root))
+    with (
+        omnigraph.connect(str(root)) as graph,
+        omnigraph.connect(str(root)) as other,
+        pytest.MonkeyPatch.context() as p,
+    ):
+        judging = Judging(p, root)
+
+        def overtake() -> None:
+            judging.then = lambda: None
+            other.mutate(PAIR, {"k": "cid", "o": "ann"})
+
+        judging.then = overtake
+        graph.mutate(PAIR, {"k": "bob", "o": "ann"})
+        assert len(judging.found) == 3
+        assert [entry.row_count for entry in graph.snapshot().entries.values()] == [3, 3]
+    assert len(files(root)) == before + 4
 
 
 def test_files_that_were_folded_for_whoever_comes_first_stay(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
