@@ -40,6 +40,14 @@ def test_a_missing_object_is_typed_as_missing(objects: ObjectStore) -> None:
     assert caught.value.kind == "not_found"
 
 
+def test_a_folder_is_no_object(objects: ObjectStore) -> None:
+    objects.write_text("folder/a.json", "a")
+    assert objects.read_text_if_exists("folder") is None
+    with pytest.raises(StorageError) as caught:
+        objects.read_text("folder")
+    assert caught.value.kind == "not_found"
+
+
 def test_a_failure_that_is_not_absence_is_never_read_as_absence(tmp_path: Path) -> None:
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")

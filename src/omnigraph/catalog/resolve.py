@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -49,6 +50,8 @@ RESERVED = {
     "node": ROW_METADATA | {"id"},
     "edge": ROW_METADATA | {"id", "src", "dst", "from", "to"},
 }
+KEPT_SCHEMAS = 32
+"""Schemas of graphs whose catalogs a process keeps: graphs are opened again and again, by a server not least."""
 _T = TypeVar("_T")
 _ONCE = frozenset({"key", "unique", "index", "embed", "default", "description", "instruction", "rename_from"})
 
@@ -66,7 +69,13 @@ def compile_schema(text: str, *, stored: bool = False) -> Catalog:
     >>> sorted(compile_schema("node A { x: I32 } edge E: A -> A").tables)
     ['edge:E', 'node:A']
     """
-    return resolve(parse_schema(text), stored=stored)
+    return _accepted(text) if stored else resolve(parse_schema(text))
+
+
+@lru_cache(KEPT_SCHEMAS)
+def _accepted(text: str) -> Catalog:
+    """The catalog of a text that a graph has; it follows from the text alone, and nobody can change it."""
+    return resolve(parse_schema(text), stored=True)
 
 
 def resolve(schema: ast.Schema, *, stored: bool = False) -> Catalog:

@@ -224,7 +224,7 @@ EXEMPT: dict[str, str] = {
     "engine.storage.columns.NOTE_BYTES": _ROOM,
     "engine.write.compaction.IN_CALL_FACTOR": _RATIO,
     "engine.commit.guard.IN_FLIGHT_WAIT_SECONDS": _ROUNDS,
-    "engine.commit.ahead.THREADS_MAX": "how many manifests are written ahead at once; the next writes do it themselves",
+    "engine.commit.ahead.THREADS_MAX": "how many files are written ahead at once; who comes next writes its own",
     "engine.commit.guard.IN_FLIGHT_POLL_SECONDS": _ROUNDS,
     "engine.commit.path.PUBLISH_WAIT_SECONDS": _ROUNDS,
     **dict.fromkeys(

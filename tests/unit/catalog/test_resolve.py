@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.catalog.model import Annotation, Cardinality, Catalog, CheckRule, Embedding, RangeRule
-from omnigraph.catalog.resolve import compile_schema
+from omnigraph.catalog.resolve import KEPT_SCHEMAS, compile_schema, resolve
 from omnigraph.errors import ParseError, SchemaError
+from omnigraph.language import parse_schema
 
 PARSE_ERRORS = {
     "S1": [
@@ -234,3 +235,18 @@ def test_a_redeclared_property_does_not_take_the_annotations_of_the_interface() 
 def test_the_first_interface_gives_the_annotations_of_a_shared_property() -> None:
     catalog = compile_schema("interface I { a: I32 @index } interface J { a: I32 } node A implements I, J { }")
     assert catalog.nodes["A"].indexes == (("a",),)
+
+
+def test_a_schema_that_is_kept_is_what_its_text_says_each_time() -> None:
+    """More texts than are kept, of which some come back, beside the plain way."""
+    texts = [f"node A {{ a{n}: I32 @default({n}) }} edge E: A -> A" for n in range(KEPT_SCHEMAS + 2)]
+    for text in [*texts, *texts[:3], *texts[-3:]]:
+        assert compile_schema(text, stored=True) == resolve(parse_schema(text), stored=True)
+
+
+def test_an_unknown_annotation_of_a_stored_text_is_refused_in_a_new_one() -> None:
+    text = "node A { a: I32 @colour }"
+    for _ in range(2):
+        assert compile_schema(text, stored=True).nodes["A"].properties["a"].annotations
+        with pytest.raises(SchemaError, match="colour"):
+            compile_schema(text)

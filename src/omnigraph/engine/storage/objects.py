@@ -129,7 +129,7 @@ class ObjectStore:
         """
         with step("read_text", path):
             try:
-                return bytes(obstore.get(self._store, self._key(path)).bytes()).decode()
+                return self._content(path).decode()
             except (BaseError, OSError, UnicodeDecodeError) as exc:
                 raise _failed(exc, f"reading {path}") from exc
 
@@ -137,11 +137,21 @@ class ObjectStore:
         """The whole object, or None when there is none; any other failure raises."""
         try:
             with step("read_text", path):
-                return bytes(obstore.get(self._store, self._key(path)).bytes()).decode()
+                return self._content(path).decode()
         except (ObjectMissing, FileNotFoundError):
             return None
         except (BaseError, OSError, UnicodeDecodeError) as exc:
             raise _failed(exc, f"reading {path}") from exc
+
+    def _content(self, path: str) -> bytes:
+        if not self._local:
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+        # Every opening reads some of these files, and a file is a call of the system, not of a runtime with threads.
+        try:
+            with open(f"{self.root}/{path}", "rb", buffering=0) as file:
+                return file.readall()
+        except IsADirectoryError as exc:
+            raise FileNotFoundError(f"{path} is a folder") from exc
 
     def write_text(self, path: str, text: str) -> None:
         """Create or replace the object atomically."""
