@@ -224,6 +224,7 @@ EXEMPT: dict[str, str] = {
     "engine.storage.columns.NOTE_BYTES": _ROOM,
     "engine.write.compaction.IN_CALL_FACTOR": _RATIO,
     "engine.commit.guard.IN_FLIGHT_WAIT_SECONDS": _ROUNDS,
+    "engine.storage.memory.WORTHWHILE_BYTES": "how much memory is worth a search for what nobody uses",
     "engine.commit.ahead.THREADS_MAX": "how many files are written ahead at once; who comes next writes its own",
     "engine.commit.guard.IN_FLIGHT_POLL_SECONDS": _ROUNDS,
     "engine.commit.path.PUBLISH_WAIT_SECONDS": _ROUNDS,
