@@ -24,7 +24,7 @@ from omnigraph.catalog import wide
 from omnigraph.engine.storage.batches import read_all, read_stream, take_offsets
 from omnigraph.engine.storage.cache import DELETED, SHARED
 from omnigraph.engine.storage.lance_internals.deletions import read_deletion_file
-from omnigraph.engine.storage.lance_internals.files import branch_location, file_name
+from omnigraph.engine.storage.lance_internals.files import branch_location, file_name, table_location
 from omnigraph.engine.storage.lance_internals.fragments import bare_fragments
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.translate import FOREIGN, classify_lance_error, is_missing, is_panic
@@ -124,6 +124,11 @@ class TableHandle:
     def uri(self) -> str:
         """Where files of this table and branch are written; a branch that was checked out names its root instead."""
         return branch_location(str(self._dataset.uri), self.branch)
+
+    @property
+    def table_uri(self) -> str:
+        """Where the table itself is, whichever branch of it this is."""
+        return table_location(self.uri, self.branch)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -62,12 +62,16 @@ class DerivedStore:
 
     @classmethod
     def of(cls, handle: TableHandle) -> DerivedStore | None:
-        """Where the bundles of a table are, or None when its graph is not on a local disk."""
-        uri = handle.uri.removeprefix("file://")
+        """Where the bundles of a table are, or None when its graph is not on a local disk.
+
+        A branch of a table has most files in common with it, so that it uses its bundles; it leaves none, because those
+        of many branches would be in each other's way.
+        """
+        uri = handle.table_uri.removeprefix("file://")
         if "://" in uri or not uri.endswith(handle.path):
             return None
         folder = Path(uri[: -len(handle.path)]) / CACHE_DIR / handle.path
-        return cls(folder, table=handle.path, read_only=handle.read_only)
+        return cls(folder, table=handle.path, read_only=handle.read_only or handle.branch is not None)
 
     def names(self, kind: str) -> list[str]:
         """The bundles of a kind, newest first."""

@@ -1,8 +1,8 @@
 """Small integers for node ids: a dictionary that only grows.
 
 An id keeps its code for as long as the dictionary lives, whatever happens to its node, so arrays of codes made from a
-data file never need to be made again. One dictionary serves all snapshots and branches of a node table; which codes
-are present in a snapshot is that snapshot's own knowledge.
+data file never need to be made again. One dictionary serves all snapshots of a node table, and another those of each
+branch of it that has rows of its own; which codes are present in a snapshot is that snapshot's own knowledge.
 """
 
 from __future__ import annotations

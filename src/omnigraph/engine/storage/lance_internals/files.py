@@ -49,6 +49,11 @@ def branch_location(location: str, branch: str | None) -> str:
     return location if location.endswith(suffix) else location + suffix
 
 
+def table_location(location: str, branch: str | None) -> str:
+    """Where a table lies, given the location of one of its branches."""
+    return location if branch is None else location.removesuffix(f"/{BRANCH_TREE}/{branch}")
+
+
 def branch_ref(path: str, branch: str) -> str:
     """The file by which Lance knows a branch of a table; each creation of a branch writes it anew."""
     return f"{path}/{BRANCH_REFS}/{quote(branch, safe='')}.json"
