@@ -58,7 +58,7 @@ class DerivedStore:
     def __init__(self, folder: Path, *, table: str = "", read_only: bool = False) -> None:
         self._folder = folder
         self._table = table
-        self._read_only = read_only
+        self.read_only = read_only
 
     @classmethod
     def of(cls, handle: TableHandle) -> DerivedStore | None:
@@ -130,7 +130,7 @@ class DerivedStore:
     def _refuse(self, name: str, file: str) -> None:
         """Remove a bundle that is not what was written; what it held is made anew."""
         _log.warning("%s of %s/%s is not what was written; it is made anew", file, self._folder, name)
-        if not self._read_only:
+        if not self.read_only:
             self._remove(name)
 
     def _remove(self, name: str) -> None:
@@ -142,7 +142,7 @@ class DerivedStore:
 
     def save(self, kind: str, arrays: Arrays, facts: Mapping[str, Any], *, kept: int | None = None) -> bool:
         """Write a bundle under a new name; False when we may not, which harms nobody."""
-        if self._read_only:
+        if self.read_only:
             return False
         partial = self._folder / f".{new_token()}"
         try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from omnigraph.engine.read.cache import derived
 from omnigraph.engine.read.cache.derived import Bundle, DerivedStore
-from omnigraph.engine.read.columns.dictionary import IdDictionary
+from omnigraph.engine.read.columns.dictionary import IdDictionary, codes_key
 from omnigraph.engine.read.kernels import Bools, Csr
 from omnigraph.engine.read.text.analysis import STEMMER, TextIndex
 from omnigraph.engine.read.vector.quantised import Sketch, as_arrays, from_arrays
@@ -50,7 +50,7 @@ def load_dictionary(handle: TableHandle, cache: ByteCache) -> IdDictionary | Non
         found = IdDictionary.restored(arrays["ids"], arrays["ordered"], arrays["codes"], tuple(facts["states"]))
         for place, files in enumerate(facts["groups"]):
             codes = arrays[f"file{place}"]
-            cache.put(("codes", found.lineage, tuple(files), "id"), codes, int(codes.nbytes))
+            cache.put(codes_key(found.lineage, tuple(files), "id"), codes, int(codes.nbytes))
         return found
     return None
 
@@ -63,7 +63,7 @@ def save_dictionary(
     Returns the name of a state that has every code given out until now, or None when it could not be kept.
     """
     store = DerivedStore.of(handle)
-    if store is None:
+    if store is None or store.read_only:
         return None
     with dictionary.keeping:
         return _save_dictionary(store, dictionary, groups, codes)

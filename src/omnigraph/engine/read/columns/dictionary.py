@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from omnigraph.catalog import wide
+from omnigraph.engine.storage.cache import ByteCache
 from omnigraph.ids import new_token
 
 Codes = npt.NDArray[np.int32]
@@ -96,6 +98,8 @@ class IdDictionary:
         """Names of the states on disk, newest last, whose codes are all codes of this one."""
         self.keeping = threading.Lock()
         """Held by whoever keeps it on disk, so that the newest state and its count belong together."""
+        self.shared: tuple[tuple[str, int], ...] = ()
+        """The lineages it goes on from, newest last, each with the number of codes that mean the same in both."""
 
     @classmethod
     def restored(cls, ids: pa.Array, ordered: pa.Array, codes: Codes, states: tuple[str, ...]) -> IdDictionary:
@@ -104,6 +108,20 @@ class IdDictionary:
         made._sorted = _Sorted(ids, ordered, codes)
         made.saved_count, made.states = len(ids), states
         return made
+
+    def forked(self) -> IdDictionary:
+        """Another one that has all codes given out until now, and from here on gives out its own."""
+        made = IdDictionary()
+        made.states = self.states  # Before the ids: a state that is kept meanwhile may have codes that these lack.
+        with self._lock:
+            made._sorted, made._tail = self._sorted, dict(self._tail)
+            made.shared = (*self.shared, (self.lineage, self._count()))
+        return made
+
+    @property
+    def lineages(self) -> list[tuple[str, int | None]]:
+        """Whose codes may be codes of this one: its own, all of them, and those it shares, below a bound."""
+        return [(self.lineage, None), *reversed(self.shared)]
 
     def folded(self) -> tuple[pa.Array, pa.Array, Codes]:
         """All ids in code order, the same ascending, and the codes of the latter."""
@@ -254,3 +272,17 @@ class IdDictionary:
         if not self._tail:
             return self._sorted.ids
         return wide.concat([self._sorted.ids, pa.array(list(self._tail), pa.string())])
+
+
+def codes_key(lineage: str, files: tuple[str, ...], column: str) -> tuple[Hashable, ...]:
+    """Where a cache has the codes of an id column of some data files."""
+    return ("codes", lineage, files, column)
+
+
+def shared_codes(cache: ByteCache, dictionary: IdDictionary, files: tuple[str, ...], column: str) -> Codes | None:
+    """The codes of a column that are known, by this dictionary or by one that gave out the same."""
+    for lineage, bound in dictionary.lineages:
+        found: Codes | None = cache.get(codes_key(lineage, files, column))
+        if found is not None and (bound is None or not len(found) or int(found.max()) < bound):
+            return found
+    return None

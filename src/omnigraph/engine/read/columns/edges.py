@@ -10,7 +10,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from omnigraph.catalog import wide
-from omnigraph.engine.read.columns.dictionary import Codes, IdDictionary
+from omnigraph.engine.read.columns.dictionary import Codes, IdDictionary, codes_key, shared_codes
 from omnigraph.engine.read.columns.tables import TableView
 from omnigraph.engine.read.graph.adjacency import Adjacency
 from omnigraph.engine.storage.cache import SHARED, ByteCache
@@ -43,11 +43,14 @@ class EdgeView(TableView):
     ) -> tuple[Codes, Codes]:
         """The codes of the edge ends of several fragments, one after the other; what is not known is read together."""
         wanted = [
-            (fragment, column, ("codes", dictionary.lineage, fragment.files, column), dictionary)
+            (fragment, column, codes_key(dictionary.lineage, fragment.files, column), dictionary)
             for column, dictionary in (("src", sources), ("dst", targets))
             for fragment in fragments
         ]
-        found: dict[tuple[Any, ...], Any] = {key: self.cache.get(key) for _, _, key, _ in wanted}
+        found: dict[tuple[Any, ...], Any] = {
+            key: shared_codes(self.cache, dictionary, fragment.files, column)
+            for fragment, column, key, dictionary in wanted
+        }
         for dictionary in (sources,) if sources is targets else (sources, targets):
             missing = [(f, column, key) for f, column, key, d in wanted if d is dictionary and found[key] is None]
             found |= self._encode_ends(missing, dictionary)

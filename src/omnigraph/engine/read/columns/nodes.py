@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from omnigraph.engine.read.cache.persist import load_dictionary, save_dictionary
 from omnigraph.engine.read.columns import tables
-from omnigraph.engine.read.columns.dictionary import Codes, IdDictionary
+from omnigraph.engine.read.columns.dictionary import Codes, IdDictionary, codes_key, shared_codes
 from omnigraph.engine.read.columns.tables import Bools, Group, Ints, Part, TableView, append_codes
 from omnigraph.engine.storage.cache import SHARED, ByteCache
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
@@ -74,8 +74,8 @@ class NodeView(TableView):
     def _is_uncoded(self, place: int) -> bool:
         """Whether a group is large and its ids have no codes yet."""
         group = self.groups[place]
-        key = ("codes", self.dictionary.lineage, group.files, "id")
-        return group.physical_rows >= tables.COLD_ROWS_MIN and self.cache.get(key) is None
+        known = shared_codes(self.cache, self.dictionary, group.files, "id")
+        return group.physical_rows >= tables.COLD_ROWS_MIN and known is None
 
     @cached_property
     def code_bound(self) -> int:
@@ -176,12 +176,12 @@ _FOLLOWED = ("code_bound", "codes", "live_codes", "positions")
 
 def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:
     """An id column of a fragment or group as codes; made once per data file and dictionary."""
-    return view.derived(
-        part,
-        lambda part: ("codes", dictionary.lineage, part.files, column),
-        lambda part: dictionary.encode(view.chunk(part, column)),
-        append_codes,
-    )
+
+    def make(part: Part) -> Codes:
+        known = shared_codes(view.cache, dictionary, part.files, column)
+        return dictionary.encode(view.chunk(part, column)) if known is None else known
+
+    return view.derived(part, lambda part: codes_key(dictionary.lineage, part.files, column), make, append_codes)
 
 
 _DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValueDictionary()
@@ -189,9 +189,14 @@ _DICTIONARIES_LOCK = threading.Lock()
 
 
 def dictionary_of(handle: TableHandle, cache: ByteCache = SHARED) -> IdDictionary:
-    """The process-wide dictionary of a node table; it lives as long as some view of the table does."""
+    """The process-wide dictionary of a node table or of a branch of it; it lives as long as some view does.
+
+    That of a branch goes on from that of its table, with which it shares most files.
+    """
     with _DICTIONARIES_LOCK:
         found = _DICTIONARIES.get(handle.uri)
         if found is None:
-            found = _DICTIONARIES[handle.uri] = load_dictionary(handle, cache) or IdDictionary()
+            table = _DICTIONARIES.get(handle.table_uri)
+            found = load_dictionary(handle, cache) or IdDictionary() if table is None else table.forked()
+            _DICTIONARIES[handle.uri] = found
         return found

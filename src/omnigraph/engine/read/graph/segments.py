@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,18 @@ class Segment:
         return self._ends()
 
     @cached_property
+    def _highest(self) -> tuple[int, int]:
+        sources, targets = self.ends
+        return (int(sources.max()), int(targets.max())) if len(self) else (-1, -1)
+
+    def is_below(self, source_bound: int | None, target_bound: int | None) -> bool:
+        """Whether the codes of all ends are below bounds, where there is one."""
+        if source_bound is None and target_bound is None:
+            return True
+        bounds = zip(self._highest, (source_bound, target_bound), strict=True)
+        return all(bound is None or highest < bound for highest, bound in bounds)
+
+    @cached_property
     def place(self) -> dict[Files, int]:
         """Index of each fragment."""
         return {files: index for index, files in enumerate(self.fragments)}
@@ -150,11 +163,16 @@ def segments(
     Raises:
         DamagedSegmentError: the large one was kept on disk and is not all there; see `renew`.
     """
-    key = _key(edges, sources, targets)
+    key = _key(edges.handle.uri, sources.dictionary.lineage, targets.dictionary.lineage)
     base: Segment | None = edges.cache.get(key)
     if base is None or not _serves(edges, base.fragments, len(base)):
-        base = _kept_segment(edges, sources.dictionary, targets.dictionary) or _new_segment(edges, sources, targets)
-        edges.cache.put(key, base, base.nbytes)
+        base = _shared_segment(edges, sources.dictionary, targets.dictionary)
+        if base is not None:
+            # What it occupies is counted where it was made.
+            edges.cache.put(key, base, 0)
+        else:
+            base = _kept_segment(edges, sources.dictionary, targets.dictionary) or _new_segment(edges, sources, targets)
+            edges.cache.put(key, base, base.nbytes)
     base.csr(direction)
     covered = base.place
     outside = [fragment for fragment in edges.fragments if fragment.files not in covered]
@@ -166,11 +184,28 @@ def segments(
 def renew(edges: EdgeView, sources: NodeView, targets: NodeView) -> None:
     """Make the large segment anew, because what was kept of it is not to be trusted or has been removed since."""
     made = _new_segment(edges, sources, targets)
-    edges.cache.put(_key(edges, sources, targets), made, made.nbytes)
+    key = _key(edges.handle.uri, sources.dictionary.lineage, targets.dictionary.lineage)
+    edges.cache.put(key, made, made.nbytes)
 
 
-def _key(edges: EdgeView, sources: NodeView, targets: NodeView) -> tuple[str, ...]:
-    return ("segment", edges.handle.uri, sources.dictionary.lineage, targets.dictionary.lineage)
+def _key(uri: str, source_lineage: str, target_lineage: str) -> tuple[str, ...]:
+    return ("segment", uri, source_lineage, target_lineage)
+
+
+def _shared_segment(edges: EdgeView, sources: IdDictionary, targets: IdDictionary) -> Segment | None:
+    """The large segment of the table a branch was made of, where its codes mean the same and it holds the same edges.
+
+    Raises:
+        DamagedSegmentError: it was kept on disk and is not all there.
+    """
+    for (source_lineage, source_bound), (target_lineage, target_bound) in product(sources.lineages, targets.lineages):
+        for uri in dict.fromkeys((edges.handle.uri, edges.handle.table_uri)):
+            found: Segment | None = edges.cache.get(_key(uri, source_lineage, target_lineage))
+            if found is None or not _serves(edges, found.fragments, len(found)):
+                continue
+            if found.is_below(source_bound, target_bound):
+                return found
+    return None
 
 
 def _overlay(
