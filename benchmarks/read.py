@@ -2,7 +2,7 @@
 
     python -m benchmarks.read                     # 100,000 people, 1 M Knows, 200,000 posts with text and vectors
     python -m benchmarks.read --scale 0.1         # a tenth of it
-    python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit or large
+    python -m benchmarks.read --only traversal    # fixed, traversal, search, fresh, commit, branch or large
     python -m benchmarks.read --keep DIR          # build the data once and use it again
     python -m benchmarks.read --only traversal --lines filter   # the questions so named
 
@@ -50,7 +50,7 @@ edge Created: Person -> Post
 """
 CITIES = ["Accra", "Bergen", "Cusco", "Dakar", "Essen", "Fez", "Graz", "Hanoi", "Izmir", "Jaffa"]
 DIMENSION = 384
-PARTS = ("fixed", "traversal", "search", "fresh", "commit", "large")
+PARTS = ("fixed", "traversal", "search", "fresh", "commit", "branch", "large")
 
 
 @dataclass
@@ -543,6 +543,45 @@ def measure_commits(report: Report, graph: Graph) -> None:
         report.note(f"warm: {question}", "omnigraph", statistics.median(warm), float(np.quantile(warm, 0.95)))
 
 
+def measure_branches(report: Report, graph: Graph) -> None:
+    """What one of many who each have a branch waits for: making it, its first write, and what it asks after that."""
+    write = (
+        'query m($k: String) { insert Person { key: $k, name: "New", age: 30, city: "Fez" }'
+        ' insert Knows { from: $k, to: "p0000042" } }'
+    )
+    text, params = TRAVERSALS["2 hops count"][0], {"k": "p0000042"}
+    steps: dict[str, Callable[[str], Any]] = {
+        "make it": lambda name: graph.branches.create(name),
+        "first write": lambda name: graph.mutate(write, {"k": f"{name}-1"}, branch=name),
+        "2 hops after it": lambda name: graph.query(text, params, branch=name).to_pylist(),
+        "second write": lambda name: graph.mutate(write, {"k": f"{name}-2"}, branch=name),
+        "2 hops after that": lambda name: graph.query(text, params, branch=name).to_pylist(),
+        "2 hops on main": lambda name: graph.query(text, params).to_pylist(),
+        "merge it": lambda name: graph.branches.merge(name),
+        "delete it": lambda name: graph.branches.delete(name),
+    }
+    graph.query(text, params).to_pylist()
+    times: dict[str, list[float]] = {step: [] for step in steps}
+    for number in range(22):
+        for step, do in steps.items():
+            begin = time.perf_counter()
+            do(f"agent-{number}")
+            times[step].append((time.perf_counter() - begin) * 1000)
+    for step, spent in times.items():
+        report.note(f"a branch: {step}", "omnigraph", statistics.median(spent[2:]), max(spent[2:]))
+
+
+def measure_opening(report: Report, root: Path) -> None:
+    """A graph that is opened for each question, in a process that has asked before."""
+    lookup = "query q($k: String) { match { $a: Person { key: $k } } return { $a.key as key } }"
+
+    def ask(key: str) -> None:
+        with connect(root) as graph:
+            assert len(graph.query(lookup, {"k": key}).to_pylist()) == 1
+
+    report.measure("open, look one up, close", "omnigraph", ask, [f"p{n:07d}" for n in range(20)])
+
+
 def measure_large(report: Report, folder: Path) -> None:
     """Ten million edges: how long until the first answer, and three hops then."""
     people, edges = 1_000_000, 10_000_000
@@ -620,6 +659,12 @@ def main() -> None:
             # A copy: the other programs hold what was generated, and a folder that is kept shall stay as it was.
             copy = shutil.copytree(root, scratch / "commits")
             measure_commits(report, connect(copy))
+        if "branch" in chosen:
+            copy = shutil.copytree(root, scratch / "branches")
+            with connect(copy) as branching:
+                measure_branches(report, branching)
+            graph.close()
+            measure_opening(report, copy)
         if "large" in chosen:
             measure_large(report, folder)
     finally:
