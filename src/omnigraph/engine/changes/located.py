@@ -6,7 +6,7 @@ places differ are values compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -84,13 +84,6 @@ class Located(Struct, frozen=True):
             return schema.empty_table()
         order = np.argsort(np.concatenate(places), kind="stable")
         return wide.take_rows(pa.concat_tables(parts), order) if len(parts) > 1 else parts[0]
-
-
-def joined(parts: Sequence[Located]) -> Located:
-    """Several lists of entities as one."""
-    handles: list[TableHandle] = []
-    which = [_renumbered(part, handles) for part in parts]
-    return Located(tuple(handles), np.concatenate(which), np.concatenate([part.at for part in parts]))
 
 
 def _renumbered(part: Located, handles: list[TableHandle]) -> npt.NDArray[np.int16]:
