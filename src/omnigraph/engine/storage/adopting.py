@@ -119,7 +119,7 @@ class _Adopter:
             else:
                 file["base_id"] = None
                 moves.append((f"{place}/data/{name}", f"{self._own}/data/{name}"))
-                for blob in self._blobs(f"{place}/{folder}"):
+                for blob in self._store.objects.list_dir(f"{place}/{folder}"):
                     moves.append((f"{place}/{folder}/{blob}", f"{self._own}/{folder}/{blob}"))
                     files.append(f"{folder}/{blob}")
         deletions = metadata.deletion_file
@@ -139,9 +139,6 @@ class _Adopter:
         )
         self._next += 1
         return FragmentMetadata.from_json(json.dumps(document)), moves, files
-
-    def _blobs(self, folder: str) -> list[str]:
-        return self._store.objects.list_dir(folder)
 
 
 def _side_by_side(store: TableStore, moves: Sequence[Sequence[tuple[str, str]]]) -> list[StorageError | None]:
