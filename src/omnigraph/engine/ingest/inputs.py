@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.suggestion import did_you_mean
+from omnigraph.engine.ingest.entities import entity_named
 from omnigraph.engine.ingest.files import FileFormat, format_of
 from omnigraph.engine.ingest.records import ReadLines, RecordProblem, chunks, read_lines, record_lines
 from omnigraph.engine.ingest.sources import require_lines
@@ -225,7 +226,7 @@ def table_feeds(source: Mapping[str, Any], catalog: Catalog) -> LoadFeeds:
     """
     found: dict[TableKey, tuple[Entity, Iterator[tuple[pa.Table, bool]]]] = {}
     for name, table in source.items():
-        entity = _entity(name, catalog)
+        entity = entity_named(name, catalog)
         if not isinstance(table, pa.Table | pa.RecordBatchReader):
             raise InputError(f"'{name}': expected an Arrow table, found {type(table).__name__}")
         if entity.table_key in found:
@@ -244,18 +245,6 @@ def _converted(
         for piece in wide.pieces(part, max(PIECE_ROWS, BYTES_AT_ONCE * part.num_rows // max(part.nbytes, 1))):
             yield _read_piece(entity, names, piece, first)
             first += piece.num_rows
-
-
-def _entity(name: str, catalog: Catalog) -> Entity:
-    kind, _, bare = name.rpartition(":")
-    entity: Entity | None = None
-    if kind in ("", "node"):
-        entity = catalog.nodes.get(bare)
-    if entity is None and kind in ("", "edge"):
-        entity = catalog.edges_by_lower_name.get(bare.lower())
-    if entity is None:
-        raise InputError(f"the schema has no type '{name}'{did_you_mean(bare, [*catalog.nodes, *catalog.edges])}")
-    return entity
 
 
 def _named_columns(entity: Entity, names: Sequence[str]) -> dict[str, str]:
