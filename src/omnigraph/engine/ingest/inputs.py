@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,11 +75,12 @@ def read_input(source: LoadSource, catalog: Catalog, *, count: RowsRead | None =
     """
     if isinstance(source, LoadRows):
         return source
-    if isinstance(source, LoadFeeds):
-        return _read_feeds(source, count or (lambda _: None))
+    count = count or (lambda _: None)
     if isinstance(source, Mapping):
-        return _read_feeds(table_feeds(source, catalog), count or (lambda _: None))
-    reader = _Reader(catalog, count or (lambda _: None))
+        source = table_feeds(source, catalog)
+    if isinstance(source, LoadFeeds):
+        return _read_feeds(source, count)
+    reader = _Reader(catalog, count)
     for name, pieces in line_streams(source, catalog):
         reader.read(name, pieces)
     return reader.finish()
@@ -166,14 +168,9 @@ def line_streams(source: LoadSource, catalog: Catalog | None = None) -> Iterator
         if isinstance(first, str | os.PathLike):
             yield from _files([first, *items])
         elif isinstance(first, Mapping):
-            yield "", record_lines(_chain(first, items), catalog)
+            yield "", record_lines(itertools.chain([first], items), catalog)
         elif first is not None:
             raise InputError(f"cannot load {type(first).__name__}: give paths, records, or one Arrow table per type")
-
-
-def _chain(first: Mapping[str, Any], rest: Iterator[Any]) -> Iterator[Mapping[str, Any]]:
-    yield first
-    yield from rest
 
 
 def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, Iterable[bytes]]]:
