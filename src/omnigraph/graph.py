@@ -92,7 +92,7 @@ def create(
         create_graph(store, read_schema(schema), force=force)
         return Graph(_trusting(open_graph(store), external_blobs), embedder=make_embedder(embedding), bulk=bulk)
     except BaseException:
-        _forget(store.root)
+        forget_unless_open(store.root)
         raise
 
 
@@ -123,13 +123,8 @@ def connect(
         context = replace(_trusting(context, external_blobs), gate=policy, queues=queues, limits=limits)
         return Graph(context, embedder=make_embedder(embedding), bulk=bulk)
     except BaseException:
-        _forget(store.root)
+        forget_unless_open(store.root)
         raise
-
-
-def _forget(root: str) -> None:
-    """Keep nothing for a root that no handle has open, because it was closed or could not be opened."""
-    forget_unless_open(root)
 
 
 def _trusting(context: GraphContext, bases: Sequence[str]) -> GraphContext:
@@ -578,7 +573,7 @@ class Graph(Libraries):
         self._context.manifest.forget()
         self._reader.close()
         if self._open.close():
-            _forget(self.uri)
+            forget_unless_open(self.uri)
 
 
 def _is_folder(path: str | os.PathLike[str]) -> bool:

@@ -20,7 +20,6 @@ BranchName = NewType("BranchName", str)
 CommitId = NewType("CommitId", str)
 OperationId = NewType("OperationId", str)
 TableKey = NewType("TableKey", str)
-TableVersion = NewType("TableVersion", int)
 
 Moment: TypeAlias = str | int | datetime
 """A moment of the past as people name it: a commit id, a tag, a time, a snapshot id or a version."""

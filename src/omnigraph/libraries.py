@@ -19,9 +19,9 @@ import pyarrow as pa
 from omnigraph.algorithms import Algorithms
 from omnigraph.boundary import optional, query_or_nodes, text, text_or_path, verb
 from omnigraph.catalog.arrow import blob_columns, outside_table
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
-from omnigraph.catalog.suggestion import did_you_mean
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.drawing import Beginning, Drawing, neighbourhood
+from omnigraph.engine.ingest.entities import entity_named
 from omnigraph.engine.manifest.listed import state_table
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.texts import read_query
@@ -89,7 +89,7 @@ class Libraries(Groups):
         Blobs are left out; `read_blob` reads them. Where a node type and an edge type share a name, write `node:…`.
         """
         catalog, snapshot = self._view(branch, at)
-        entity = _entity(catalog, type_name)
+        entity = entity_named(type_name, catalog)
         key = edge_key(entity.name) if isinstance(entity, EdgeType) else node_key(entity.name)
         ends = ["src", "dst"] if isinstance(entity, EdgeType) else []
         names = ["id", *ends, *(name for name in entity.properties if name not in blob_columns(entity))]
@@ -297,17 +297,6 @@ class Libraries(Groups):
         whole = number(catalog, state.tables, edges or sorted(catalog.edges), [name for name, _ in asked])
         starts: list[Ints] = [whole.find(name, ids) for name, ids in asked]
         return whole.part(whole.around(np.concatenate(starts) if starts else np.empty(0, dtype=np.int64), hops))
-
-
-def _entity(catalog: Catalog, name: str) -> NodeType | EdgeType:
-    kind, _, bare = name.rpartition(":")
-    node, edge = catalog.nodes.get(bare), catalog.edges_by_lower_name.get(bare.lower())
-    if not kind and node is not None and edge is not None:
-        raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{name}'")
-    found = {"": node or edge, "node": node, "edge": edge}.get(kind)
-    if found is None:
-        raise InputError(f"the schema has no type '{name}'{did_you_mean(bare, [*catalog.nodes, *catalog.edges])}")
-    return found
 
 
 def _tensors(table: pa.Table, *, taken: Sequence[str]) -> Iterator[tuple[str, Any]]:

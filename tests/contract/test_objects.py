@@ -34,7 +34,6 @@ def test_a_written_object_reads_back_whole(objects: ObjectStore) -> None:
 
 def test_a_missing_object_is_typed_as_missing(objects: ObjectStore) -> None:
     assert objects.read_text_if_exists("__recovery/none.json") is None
-    assert objects.read_text_versioned("__recovery/none.json") is None
     with pytest.raises(StorageError) as caught:
         objects.read_text("__recovery/none.json")
     assert caught.value.kind == "not_found"
@@ -134,35 +133,6 @@ def test_listing_leaves_out_the_temporary_files_of_a_write_in_flight(tmp_path: P
     objects.write_text("__recovery/a.json", "x")
     (tmp_path / "__recovery" / "b.json#1").write_text("half")
     assert objects.list_dir("__recovery") == ["a.json"]
-
-
-def test_a_conditional_write_lands_only_on_the_state_it_names(objects: ObjectStore) -> None:
-    objects.write_text("lock.json", "one")
-    found = objects.read_text_versioned("lock.json")
-    assert found is not None
-    text, tag = found
-    assert text == "one"
-    assert objects.write_text_if_match("lock.json", "two, longer", tag)
-    assert not objects.write_text_if_match("lock.json", "three", tag)
-    assert objects.read_text("lock.json") == "two, longer"
-    objects.delete("lock.json")
-    assert not objects.write_text_if_match("lock.json", "four", tag)
-    assert not objects.exists("lock.json")
-
-
-@pytest.mark.parametrize("kind", ["memory", "s3"])
-def test_of_many_conditional_writers_one_wins_where_the_store_has_them(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    options = storage_options(request.getfixturevalue("s3_endpoint")) if kind == "s3" else {}
-    objects = ObjectStore(f"s3://{BUCKET}/{new_ulid()}" if kind == "s3" else "memory://graph", options=options)
-    objects.write_text("lock.json", "start")
-    found = objects.read_text_versioned("lock.json")
-    assert found is not None
-    with ThreadPoolExecutor(6) as pool:
-        won = list(pool.map(lambda number: objects.write_text_if_match("lock.json", f"w{number}", found[1]), range(6)))
-    assert won.count(True) == 1
-    assert objects.read_text("lock.json") == f"w{won.index(True)}"
 
 
 def test_removing_a_folder_is_complete_repeatable_and_spares_its_neighbours(objects: ObjectStore) -> None:

@@ -161,6 +161,17 @@ def test_categories_of_polars_are_texts(graph: omnigraph.Graph) -> None:
     assert [row["label"] for row in rows] == ["b", None, "a"] * 2
 
 
+def test_a_name_of_nodes_and_of_edges_is_refused_for_tables_as_for_files(tmp_path: Path) -> None:
+    schema = "node Visit { name: String @key }\nedge Visit: Visit -> Visit"
+    with omnigraph.create(tmp_path / "g", schema) as graph:
+        rows = pa.table({"name": ["a"]})
+        for load in (lambda: graph.load({"Visit": rows}), lambda: graph.load(rows, type="Visit")):
+            with pytest.raises(InputError, match="'Visit' is a node type and an edge type: write 'node:Visit' or"):
+                load()
+        assert graph.load({"node:Visit": rows}).nodes == {"Visit": 1}
+        assert graph.load({"edge:VISIT": pa.table({"from": ["a"], "to": ["a"]})}).edges == {"Visit": 1}
+
+
 def test_the_named_index_of_a_pandas_frame_is_a_column(graph: omnigraph.Graph) -> None:
     pandas = pytest.importorskip("pandas")
     people = pandas.DataFrame({"name": ["ann", "bob", "bob"], "age": [31, 20, 30]})

@@ -318,14 +318,15 @@ def test_too_many_writes_of_one_actor_are_429_and_change_nothing(
     held.go.set()
     running.join()
     assert keyed(server, "b", "eve").status_code == 200, "a refusal does not use the key up"
-    small = serve(settings=Settings(actor_bytes_max=10))
+    small = serve(settings=Settings(actor_bytes_max=10, metrics=True))
     assert keyed(small, "c", "fay").status_code == 429
+    assert 'omnigraph_writes_refused_total{reason="actor"} 1.0' in small.get("/metrics").text
 
 
 def test_a_write_that_does_not_start_in_time_is_503_and_changes_nothing(
     serve: Callable[..., InProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = serve(settings=Settings(write_queue_seconds=0.2))
+    server = serve(settings=Settings(write_queue_seconds=0.2, metrics=True))
     held = Held(monkeypatch)
     running = threading.Thread(target=keyed, args=(server, "a", "dan"))
     running.start()
@@ -333,6 +334,7 @@ def test_a_write_that_does_not_start_in_time_is_503_and_changes_nothing(
     before = sorted((server.root / "__requests").iterdir())
     late = keyed(server, "b", "eve")
     assert (late.status_code, late.headers["retry-after"]) == (503, "2")
+    assert 'omnigraph_writes_refused_total{reason="waited"} 1.0' in server.get("/metrics").text
     assert "eve" not in people(server)
     assert sorted((server.root / "__requests").iterdir()) == before, "a refusal leaves nothing behind"
     held.go.set()

@@ -77,10 +77,11 @@ def test_an_abandoned_request_is_found_among_the_writes_of_a_commit(serve: Calla
 
 
 def test_a_write_that_waits_too_long_inside_the_engine_is_503(serve: Callable[..., InProcess]) -> None:
-    server = serve(group_writes=True, settings=Settings(write_queue_seconds=0.1))
+    server = serve(group_writes=True, settings=Settings(write_queue_seconds=0.1, metrics=True))
     with queue_of(server).held():
         late = adding(server, "late")()
     assert (late.status_code, late.headers["retry-after"]) == (503, "1")
+    assert 'omnigraph_writes_refused_total{reason="waited"} 1.0' in server.get("/metrics").text
     assert adding(server, "early")().status_code == 200
     names = [row["p.name"] for row in server.post("query", {"query": PEOPLE}).json()["rows"]]
     assert "late" not in names

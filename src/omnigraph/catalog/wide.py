@@ -49,11 +49,6 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """True for lists of any length, plain and wide, and for lists of one length."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 def widened(array: pa.Array) -> pa.Array:
     """The same values in the wide type; only offsets are made anew."""
     kind = wide_type(array.type)

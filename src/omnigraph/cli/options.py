@@ -1,14 +1,19 @@
 """The flags that verbs share, each declared once with its help.
 
-A verb lists the ones it takes in its signature, and so the parser refuses the others.
+A verb lists the ones it takes in its signature, and so the parser refuses the others. Those that say which graph is
+meant are in no signature: a verb of a graph is `addressed`.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from omnigraph.choices import Durability
 
@@ -61,6 +66,38 @@ Profile = Annotated[
         rich_help_panel=ADDRESS,
     ),
 ]
+
+
+class Address(Struct, frozen=True):
+    """What flags say about the graph that a command is about."""
+
+    store: str | None = None
+    server: str | None = None
+    graph: str | None = None
+    profile: str | None = None
+
+
+_ADDRESS_FLAGS = {"store": Store, "server": Server, "graph": GraphId, "profile": Profile}
+
+
+def addressed(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb of a graph as the parser sees it: behind its own flags the ones that its `address` is made of."""
+    signature = inspect.signature(verb, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "address"]
+    flags = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=flag)
+        for name, flag in _ADDRESS_FLAGS.items()
+    ]
+
+    @wraps(verb)
+    def run(**given: Any) -> None:
+        address = Address(**{name: given.pop(name) for name in _ADDRESS_FLAGS})
+        verb(address, **given)
+
+    run.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    return run
+
+
 Actor = Annotated[
     str | None,
     typer.Option("--as", metavar="ACTOR", help="Who the write is attributed to.", show_default=False),

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from omnigraph.boundary import extras
 from omnigraph.choices import Durability
 from omnigraph.cli.config import OperatorConfig, load_config, operator_home
 from omnigraph.cli.credentials import token_for
 from omnigraph.cli.embedding import embedding_config
+from omnigraph.cli.options import Address
 from omnigraph.cli.output import Layout, ReadView, table_lines, to_json
 from omnigraph.cli.target import resolve_target, server_addresses
 from omnigraph.errors import InputError
@@ -39,13 +40,10 @@ class Session:
     def __init__(
         self,
         command: str,
+        address: Address,
         *,
         uri: str | None = None,
         uri_option: str | None = None,
-        store: str | None = None,
-        server: str | None = None,
-        graph: str | None = None,
-        profile: str | None = None,
         capability: str = "any",
     ) -> None:
         if uri is not None and uri_option is not None:
@@ -53,9 +51,7 @@ class Session:
         uri = uri if uri is not None else uri_option
         self.command = command
         self.config = configuration()
-        self.target = resolve_target(
-            self.config, uri=uri, store=store, server=server, graph=graph, profile=profile, capability=capability
-        )
+        self.target = resolve_target(self.config, uri=uri, capability=capability, **asdict(address))
         self._remote: RemoteGraph | None = None
 
     @property

@@ -106,16 +106,7 @@ def snapshot(body: Mapping[str, Any]) -> RemoteSnapshot:
 
 def commit_record(body: Mapping[str, Any]) -> CommitRecord:
     """A `CommitOutput`."""
-    return CommitRecord(
-        body["graph_commit_id"],
-        body["manifest_branch"],
-        body["manifest_version"],
-        body["parent_commit_id"],
-        body["merged_parent_commit_id"],
-        body["actor_id"],
-        body["created_at"],
-        _properties(body),
-    )
+    return CommitRecord(**{**_fields(CommitRecord, body), "properties": _properties(body)})
 
 
 def _properties(body: Mapping[str, Any]) -> dict[str, str]:
@@ -303,10 +294,7 @@ def diff(body: Mapping[str, Any]) -> RemoteDiff:
     return RemoteDiff(
         _end(body["from"]),
         _end(body["to"]),
-        tuple(
-            TypeCounts(each["kind"], each["type_name"], each["inserted"], each["updated"], each["deleted"])
-            for each in body["types"]
-        ),
+        tuple(TypeCounts(**{**_fields(TypeCounts, each), "name": each["type_name"]}) for each in body["types"]),
         tuple(RemoteStep(step) for step in body["schema_changes"]),
         tuple(change(each) for each in body["changes"]),
     )
@@ -337,16 +325,9 @@ def _image(body: Mapping[str, Any] | None) -> Image | None:
 
 
 def _cause(body: Mapping[str, Any]) -> Cause:
-    return Cause(
-        body["graph_commit_id"],
-        body.get("parent_commit_id"),
-        body.get("merged_parent_commit_id"),
-        body["authored_branch"],
-        body.get("actor_id"),
-        body["authored_at"],
-        body.get("message"),
-        tuple(written(each) for each in body.get("writes") or ()),
-    )
+    absent = dict.fromkeys(("parent_commit_id", "merged_parent_commit_id", "actor_id"))
+    writes = tuple(written(each) for each in body.get("writes") or ())
+    return Cause(**{**absent, **_fields(Cause, body), "writes": writes})
 
 
 def change_page(body: Mapping[str, Any]) -> ChangePage:
@@ -393,19 +374,7 @@ def merge_plan(body: Mapping[str, Any]) -> MergePlan:
         tuple(body["base_commits"]),
         Outcome(body["outcome"]),
         tuple(
-            TypeMerge(
-                each["kind"],
-                each["type_name"],
-                each["inserted"],
-                each["updated"],
-                each["deleted"],
-                How(each["how"]),
-                each["counts_exact"],
-                each["uncovered_rows"],
-                each["rows_written"],
-                each["bytes_estimated"],
-                each["reason"],
-            )
+            TypeMerge(**{**_fields(TypeMerge, each), "name": each["type_name"], "how": How(each["how"])})
             for each in body["types"]
         ),
         body["conflicts_total"],

@@ -30,6 +30,7 @@ from omnigraph.client.transport import (
     TIMEOUT_SECONDS,
     Call,
     Transport,
+    given,
     graph_path,
     segment,
 )
@@ -227,7 +228,7 @@ class RemoteGraph(RemoteLibraries):
             raise InputError("the bounds of a query through a server are the server's: leave options out")
         text = read_query(source)
         body = {"query": text, "name": name, "params": sendable(params, text), **state_of(branch, at)}
-        return self._rows(Call("POST", "/query", json=_given(body), headers={"Accept": ARROW}))
+        return self._rows(Call("POST", "/query", json=given(body), headers={"Accept": ARROW}))
 
     def _rows(self, call: Call) -> QueryResult:
         response = self._at.send(call)
@@ -250,7 +251,7 @@ class RemoteGraph(RemoteLibraries):
         if mutation:
             self._at.writing(None)
         state = {} if branch is None and at is None else state_of(branch or MAIN, at)
-        body = _given({"params": sendable(params), "expect_mutation": mutation, **state})
+        body = given({"params": sendable(params), "expect_mutation": mutation, **state})
         path = f"/queries/{segment(query)}"
         if mutation and if_commit is not None:
             condition = {"Omnigraph_If_Graph_Commit": if_commit}
@@ -494,10 +495,6 @@ class RemoteGraph(RemoteLibraries):
     def close(self) -> None:
         """Give the connections back; from then on every verb is refused."""
         self._at.close()
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _watched(pieces: Iterator[bytes], watch: Callable[[str, int], None]) -> Iterator[bytes]:

@@ -78,12 +78,12 @@ class Transport:
 
     def get(self, path: str, **params: Any) -> Any:
         """The JSON body of a read by its address."""
-        return self.send(Call("GET", path, _given(params))).json()
+        return self.send(Call("GET", path, given(params))).json()
 
     def post(self, path: str, body: Mapping[str, Any], *, writes: bool = False, **headers: str) -> Any:
         """The JSON body of a request with a JSON body; fields that are None are left out."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.send(Call("POST", path, json=_given(body), headers=named, writes=writes)).json()
+        return self.send(Call("POST", path, json=given(body), headers=named, writes=writes)).json()
 
     def send(self, call: Call) -> httpx.Response:
         """The whole answer to a request.
@@ -223,7 +223,8 @@ def _is_at_work(response: httpx.Response) -> bool:
     return response.status_code == 409 and response.headers.get("Retry-After", "").isdecimal()
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that there are."""
     return {name: value for name, value in values.items() if value is not None}
 
 

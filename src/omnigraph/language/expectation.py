@@ -11,7 +11,7 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import ParseError
-from omnigraph.language.hints import hint_at, word_at
+from omnigraph.language.hints import any_of, hint_at, word_at
 from omnigraph.language.source import Source, Span
 
 _WORDS = {
@@ -41,7 +41,6 @@ _WORDS = {
     "EQUAL": "'='",
     "$END": "the end of the text",
 }
-_SHOWN_MAX = 6
 
 
 def parse_error(failure: UnexpectedInput, source: Source, symbols: dict[str, str]) -> ParseError:
@@ -78,11 +77,7 @@ def _unexpected_text(source: Source, span: Span, expected: Iterable[str], symbol
 def _listed(expected: Iterable[str], symbols: dict[str, str]) -> str:
     names = set(expected)
     words = sorted({_word(name, symbols) for name in names} - {""})
-    if len(words) > _SHOWN_MAX:
-        words = [*words[:_SHOWN_MAX], "…"]
-    if not words:
-        return "something else"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return any_of(words)
 
 
 def _word(name: str, symbols: dict[str, str]) -> str:

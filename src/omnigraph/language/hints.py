@@ -18,6 +18,7 @@ _KEYWORD = re.compile(
     r"(?:QUERY|MATCH|OPTIONAL|RETURN|DISTINCT|ORDER|LIMIT|OFFSET|HAVING|INSERT|UPDATE|DELETE|AS|AND|OR|NOT|IN|IS)\b"
 )
 _NEAR = 40
+_ALTERNATIVES_MAX = 6
 _CASE = "choose by coalesce(a, b), the first that is not null, or by the conditions of match { }"
 
 _HABITS = {
@@ -113,3 +114,12 @@ def _type_hint(rest: str, before: str) -> str | None:
     if not re.search(r":\s*\[?\s*$", before):
         return None
     return next((hint for names, hint in _TYPES.items() if re.match(rf"(?i)(?:{names})\b", rest)), None)
+
+
+def any_of(words: list[str]) -> str:
+    """What would have fitted as alternatives, of many the first few."""
+    if len(words) > _ALTERNATIVES_MAX:
+        words = [*words[:_ALTERNATIVES_MAX], "…"]
+    if not words:
+        return "something else"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -7,11 +7,10 @@ have fitted.
 from __future__ import annotations
 
 from omnigraph.errors import ParseError
-from omnigraph.language.hints import hint_at, word_at
+from omnigraph.language.hints import any_of, hint_at, word_at
 from omnigraph.language.query_tokens import Kind, Token, tokens_of
 from omnigraph.language.source import Source, Span
 
-_SHOWN_MAX = 6
 _WORDS = {
     Kind.NAME: "a name (lower-case first letter)",
     Kind.TYPE_NAME: "a type name (capital first letter)",
@@ -110,8 +109,4 @@ class Cursor:
 
 def _listed(wanted: list[str]) -> str:
     words = sorted(set(wanted), key=lambda word: (not word.startswith("a"), word))
-    if len(words) > _SHOWN_MAX:
-        words = [*words[:_SHOWN_MAX], "…"]
-    if not words:
-        return "something else"
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return any_of(words)

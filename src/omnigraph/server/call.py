@@ -26,6 +26,7 @@ from omnigraph.errors import (
     GraphError,
     KeyConflictError,
     MergeConflictError,
+    UnavailableError,
 )
 from omnigraph.graph import Graph
 from omnigraph.ids import MAIN, parse_branch
@@ -232,6 +233,7 @@ async def _carried_out(call: Call, write: Write) -> Answer:
     except HttpRefusal:
         kept = None if key is None else await _kept(call, write, key)
         if kept is None:
+            call.state.metrics.refused_writes.labels("actor").inc()
             raise
         return kept
     try:
@@ -298,8 +300,8 @@ async def _renewing(call: Call, note: Note) -> None:
 
 async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
     hidden = call.served.uri
-
     seen = call.seen
+    waited = call.state.metrics.refused_writes.labels("waited")
 
     def run() -> Answer:
         answer = carried_out()
@@ -322,10 +324,16 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
             ):
                 return Answer(200, write.work(note))
         except Exception as exc:  # noqa: BLE001 - what a write ends with is its answer, and is kept under its key
+            if isinstance(exc, UnavailableError):
+                waited.inc()
             return answer_of(exc, request_id=call.request_id, hidden=hidden)
 
     together = write.together and call.served.groups_writes
-    return await call.state.work.write(call.served.graph_id, write.branch, run, together=together)
+    try:
+        return await call.state.work.write(call.served.graph_id, write.branch, run, together=together)
+    except HttpRefusal:
+        waited.inc()
+        raise
 
 
 def _demand_same(note: Note, there: str) -> None:

@@ -107,9 +107,9 @@ class Answer(Struct, frozen=True, dict=True):
         return _json(self.content, self.status, {**self.headers, **(headers or {})})
 
 
-def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(body: Any, *, status: int = 200) -> Response:
     """A JSON body, compact."""
-    return _json(to_json(body), status, headers or {})
+    return _json(to_json(body), status, {})
 
 
 def _json(content: bytes, status: int, headers: Mapping[str, str]) -> Response:

@@ -196,6 +196,7 @@ EXEMPT: dict[str, str] = {
     "engine.storage.lance_internals.columns._PARENT": _FORMAT,
     "engine.storage.lance_internals.columns._VARINT": _FORMAT,
     "engine.storage.fragments.BATCH_ROWS": "how much an executor of Spark reads at once",
+    "engine.storage.fragments.WHOLE_ROWS": "how much an executor of Spark reads at once",
     "engine.storage.handle._NOTE_BYTES": _ROOM,
     "engine.storage.lance_internals.environment._FEWEST": "how many threads Lance needs for a commit",
     "engine.storage.layout._FNV_OFFSET": _FORMAT,

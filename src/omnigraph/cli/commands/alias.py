@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from omnigraph.cli.config import FORMATS, OperatorConfig
 from omnigraph.cli.inputs import parameters
-from omnigraph.cli.options import Format, Json, Params, ParamsFile, Quiet
+from omnigraph.cli.options import Address, Format, Json, Params, ParamsFile, Quiet
+from omnigraph.cli.output import render
 from omnigraph.cli.session import Session, changed_lines, configuration, write_lines
 from omnigraph.errors import InputError
 
@@ -47,13 +48,11 @@ def run_alias(
     quiet: Quiet = False,
 ) -> None:
     """Run the stored query that an alias of the configuration stands for."""
-    from omnigraph.cli.output import render
-
     if form is not None and as_json:
         raise InputError("--format and --json are mutually exclusive: pass one of them")
     alias = find_alias(configuration(), name)
     given = {**(alias.params or {}), **positionals(name, alias, values or []), **parameters(params, params_file)}
-    session = Session("alias", server=alias.server, graph=alias.graph)
+    session = Session("alias", Address(server=alias.server, graph=alias.graph))
     if alias.mutation:
         session.announce(quiet=quiet)
         changed = session.run_stored_mutation(alias.query, given, branch=None)

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import Actor, Branch, GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
+from omnigraph.cli.options import Actor, Address, Branch, Json, Message, Quiet, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, changed_lines, write_lines
 from omnigraph.errors import InputError, NotFoundError
 
@@ -41,7 +42,9 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="blob")
 
 
+@addressed
 def get_blob(
+    address: Address,
     entity: EntityKind,
     type_name: TypeName,
     entity_id: Id,
@@ -52,14 +55,10 @@ def get_blob(
     offset: Annotated[int, typer.Option("--offset", min=0, help="Where to begin.")] = 0,
     length: Annotated[int | None, typer.Option("--length", min=1, help="How many bytes, or to the end.")] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write to this file, not to stdout.")] = None,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Write the bytes of a blob, raw."""
     _one_state(branch, snapshot)
-    session = Session("blob get", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("blob get", address, uri=uri)
     with session.open(read_only=True) as graph:
         data = graph.read_blob(
             type_name,
@@ -80,7 +79,9 @@ def get_blob(
         stream.write(data)
 
 
+@addressed
 def put_blob(
+    address: Address,
     entity: EntityKind,
     type_name: TypeName,
     entity_id: Id,
@@ -92,15 +93,11 @@ def put_blob(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Store the bytes of a file as the blob of an entity that exists: one mutation, one commit."""
     text = _storing(type_name, property_name)
     content = _read(given)
-    session = Session("blob put", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("blob put", address, uri=uri)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
@@ -129,7 +126,9 @@ def _read(given: str) -> bytes:
         raise InputError(f"'{given}' cannot be read: {exc}") from exc
 
 
+@addressed
 def stat_blob(
+    address: Address,
     entity: EntityKind,
     type_name: TypeName,
     entity_id: Id,
@@ -138,14 +137,10 @@ def stat_blob(
     branch: BranchName = None,
     snapshot: Snapshot = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Tell how large a blob is, or where it lies."""
     _one_state(branch, snapshot)
-    session = Session("blob stat", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("blob stat", address, uri=uri)
     with session.open(read_only=True) as graph:
         info = graph.stat_blob(type_name, entity_id, property_name, branch or "main", snapshot, entity=entity.value)
     selector = {"entity": entity.value, "type": type_name, "id": entity_id, "property": property_name}
@@ -153,8 +148,6 @@ def stat_blob(
     if info.kind == "managed":
         facts = {"size": info.size, "etag": info.etag}
     if as_json:
-        from omnigraph.cli.output import to_json
-
         asked = {"branch": branch or "main"} if snapshot is None else {"snapshot": snapshot}
         target = {**asked, "resolved_snapshot": info.commit_id}
         typer.echo(to_json({"selector": selector, "kind": info.kind, **facts, "target": target}))

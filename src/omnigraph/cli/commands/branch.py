@@ -9,7 +9,8 @@ import typer
 from omnigraph.cli.commands import merge
 from omnigraph.cli.commands.commit import commit_line
 from omnigraph.cli.differences import SHOWN_CHANGES, Kinds, Limit, Ops, Stat, Told, Types, diff_lines
-from omnigraph.cli.options import Actor, GraphId, Json, Profile, Quiet, Server, Store, Uri, UriOption, Yes
+from omnigraph.cli.options import Actor, Address, Json, Quiet, Uri, UriOption, Yes, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
@@ -27,7 +28,9 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="branch")
 
 
+@addressed
 def create_branch(
+    address: Address,
     name: Name,
     uri: Uri = None,
     uri_option: UriOption = None,
@@ -39,66 +42,44 @@ def create_branch(
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Create a branch at the newest state of another one; nothing is copied."""
-    session = Session(
-        "branch create", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch create", address, uri=uri, uri_option=uri_option)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
         created = graph.branches.create(name, source, at=at, actor=author)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         facts = {"uri": session.uri, "from": source, "name": name, "actor_id": author}
         typer.echo(to_json({**facts, "graph_commit_id": created.head}))
     else:
         typer.echo(f"created branch {name} from {source}{'' if at is None else f' at commit {created.head}'}")
 
 
-def list_branches(
-    uri: Uri = None,
-    uri_option: UriOption = None,
-    as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
-) -> None:
+@addressed
+def list_branches(address: Address, uri: Uri = None, uri_option: UriOption = None, as_json: Json = False) -> None:
     """List the branches by name."""
-    session = Session(
-        "branch list", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch list", address, uri=uri, uri_option=uri_option)
     with session.open(read_only=True) as graph:
         names = sorted(graph.branches.list())
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"branches": names}))
     else:
         write_lines(names)
 
 
+@addressed
 def show_branch(
+    address: Address,
     name: Name,
     uri: Uri = None,
     into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch it is compared with.")] = "main",
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show where a branch stands: its newest commit, and how many commits it is ahead and behind."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import branch_output, commit_output
 
-    session = Session("branch show", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("branch show", address, uri=uri)
     with session.open(read_only=True) as graph:
         info = graph.branches.show(name, into)
     if as_json:
@@ -112,7 +93,9 @@ def show_branch(
         typer.echo(f"{info.ahead} commits ahead of {info.compared_with}, {info.behind} behind")
 
 
+@addressed
 def diff_branches(
+    address: Address,
     source: Annotated[str, typer.Argument(metavar="A", help="A branch; with --two-way also a commit.")],
     into: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")] = "main",
     uri: Uri = None,
@@ -127,15 +110,9 @@ def diff_branches(
     stat: Stat = False,
     limit: Limit = SHOWN_CHANGES,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show what branch A would bring into branch B: its changes since the two parted."""
-    session = Session(
-        "branch diff", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch diff", address, uri=uri, uri_option=uri_option)
     with session.open(read_only=True) as graph:
         wanted = {"types": types or (), "kinds": kinds or (), "ops": ops or ()}
         if two_way:
@@ -143,7 +120,6 @@ def diff_branches(
         else:
             found = graph.branches.diff(source, into, values=values, **wanted)
         if as_json:
-            from omnigraph.cli.output import to_json
             from omnigraph.wire import diff_output
 
             typer.echo(to_json(diff_output(found)))
@@ -151,7 +127,9 @@ def diff_branches(
             write_lines(diff_lines(found, stat=stat, limit=limit))
 
 
+@addressed
 def delete_branch(
+    address: Address,
     name: Name,
     uri: Uri = None,
     uri_option: UriOption = None,
@@ -159,23 +137,15 @@ def delete_branch(
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Delete a branch, with what only it has."""
-    session = Session(
-        "branch delete", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch delete", address, uri=uri, uri_option=uri_option)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     session.confirm_destructive(yes=yes, as_json=as_json)
     with session.open(read_only=False) as graph:
         graph.branches.delete(name, actor=author)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"uri": session.uri, "name": name, "actor_id": author}))
     else:
         typer.echo(f"deleted branch {name}")

@@ -10,7 +10,8 @@ import typer
 
 from omnigraph.cli.differences import Kinds, Ops, Told, Types, change_lines
 from omnigraph.cli.durations import parse_duration
-from omnigraph.cli.options import Branch, GraphId, Json, Profile, Server, Store, Uri
+from omnigraph.cli.options import Address, Branch, Json, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="changes")
 
 
+@addressed
 def poll(
+    address: Address,
     uri: Uri = None,
     cursor: Cursor = None,
     start: Start = None,
@@ -54,19 +57,13 @@ def poll(
     values: Told = "changed",
     limit: PageLimit = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show what came after a cursor, commit by commit, and the cursor to go on with."""
-    session = Session("changes poll", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("changes poll", address, uri=uri)
     wanted: dict[str, Any] = {"types": types or (), "kinds": kinds or (), "ops": ops or (), "values": values}
     with session.open(read_only=True) as graph:
         page = graph.changes.poll(cursor, start=start, page_token=page_token, branch=branch, limit=limit, **wanted)
         if as_json:
-            from omnigraph.cli.output import to_json
-
             typer.echo(to_json(page.to_json()))
             return
         while True:
@@ -79,7 +76,9 @@ def poll(
     typer.echo(f"cursor: {page.cursor}")
 
 
+@addressed
 def follow(
+    address: Address,
     uri: Uri = None,
     cursor: Cursor = None,
     start: Start = None,
@@ -95,13 +94,9 @@ def follow(
         ),
     ] = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show what happens as it happens, until interrupted; --json prints a line per block and per cursor."""
-    session = Session("changes follow", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("changes follow", address, uri=uri)
     idle_seconds = None if idle is None else parse_duration(idle).total_seconds()
     with session.open(read_only=True) as graph:
         pages = graph.changes.follow(
@@ -124,7 +119,9 @@ def follow(
                 typer.echo(json.dumps({"cursor": page.cursor}) if as_json else f"cursor: {page.cursor}")
 
 
+@addressed
 def baseline(
+    address: Address,
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where the state is written.")],
     uri: Uri = None,
     branch: Branch = "main",
@@ -136,18 +133,12 @@ def baseline(
     kinds: Kinds = None,
     ops: Ops = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Write one state as data lines, and last the cursor to follow it with."""
-    session = Session("changes baseline", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("changes baseline", address, uri=uri)
     with session.open(read_only=True) as graph:
         made = graph.changes.baseline(out, branch, at, types=types or (), kinds=kinds or (), ops=ops or ())
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json(made.to_json()))
     else:
         typer.echo(f"{made.entities:,} entities of commit {made.snapshot_commit_id} written to {out}")

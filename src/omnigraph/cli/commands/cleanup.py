@@ -9,8 +9,8 @@ import typer
 
 from omnigraph.cli.durations import parse_duration
 from omnigraph.cli.exits import FAILURE
-from omnigraph.cli.options import GraphId, Json, Profile, Quiet, Server, Store, Uri, Yes
-from omnigraph.cli.output import counted
+from omnigraph.cli.options import Address, Json, Quiet, Uri, Yes, addressed
+from omnigraph.cli.output import counted, to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -23,7 +23,9 @@ def register(application: typer.Typer) -> None:
     application.command("cleanup")(cleanup)
 
 
+@addressed
 def cleanup(
+    address: Address,
     uri: Uri = None,
     keep: Annotated[int | None, typer.Option("--keep", metavar="N", help="Keep the newest N versions.")] = None,
     older_than: Annotated[
@@ -35,21 +37,14 @@ def cleanup(
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Remove versions beyond both bounds; what is published always stays."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import cleanup_output, cleanup_plan_output
 
     if keep is None and older_than is None:
         raise InputError("say how much history to keep: --keep <n>, --older-than <span>, or both")
     span = parse_duration(older_than) if older_than is not None else None
-    session = Session(
-        "cleanup", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("cleanup", address, uri=uri, capability="direct")
     if not confirm:
         bounds = [f"the newest {keep}"] if keep is not None else []
         bounds += [f"what is younger than {older_than}"] if older_than is not None else []

@@ -10,19 +10,8 @@ import typer
 
 from omnigraph.cli.commands import merge
 from omnigraph.cli.differences import SHOWN_CHANGES, Kinds, Ops, Stat, Told, Types, diff_lines
-from omnigraph.cli.options import (
-    Actor,
-    Branch,
-    GraphId,
-    Json,
-    Message,
-    Profile,
-    Quiet,
-    Server,
-    Store,
-    Uri,
-    UriOption,
-)
+from omnigraph.cli.options import Actor, Address, Branch, Json, Message, Quiet, Uri, UriOption, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -40,7 +29,9 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="commit")
 
 
+@addressed
 def list_commits(
+    address: Address,
     uri: Uri = None,
     branch: Branch = "main",
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="At most so many commits.")] = None,
@@ -56,13 +47,8 @@ def list_commits(
         typer.Option("--filter", metavar="KEY=VALUE", help="actor, branch, since or until; may be repeated."),
     ] = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """List the commits of a branch, newest first."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import commit_output
 
     wanted = parse_filters(filters or [])
@@ -70,7 +56,7 @@ def list_commits(
         {key: value for key, value in (("actor", actor), ("since", since), ("until", until)) if value is not None}
     )
     branch = wanted.pop("branch", branch)
-    session = Session("commit list", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("commit list", address, uri=uri)
     with session.open(read_only=True) as graph:
         chosen = [commit_output(commit) for commit in graph.history.list(branch, limit, **wanted)]
     if as_json:
@@ -79,23 +65,18 @@ def list_commits(
         write_lines(commit_line(commit) for commit in chosen)
 
 
+@addressed
 def show_commit(
+    address: Address,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit; its id may be shortened.")],
     uri: Uri = None,
     uri_option: UriOption = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show one commit."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import commit_output
 
-    session = Session(
-        "commit show", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("commit show", address, uri=uri, uri_option=uri_option)
     with session.open(read_only=True) as graph:
         output = commit_output(graph.history.show(commit_id))
     if as_json:
@@ -106,7 +87,9 @@ def show_commit(
         write_lines(f"write: {json.dumps(write, ensure_ascii=False)}" for write in writes)
 
 
+@addressed
 def show_changes(
+    address: Address,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit; its id may be shortened.")],
     uri: Uri = None,
     uri_option: UriOption = None,
@@ -130,18 +113,11 @@ def show_changes(
         typer.Option("--page-token", metavar="TOKEN", help="With --json: the next page.", show_default=False),
     ] = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show what one commit changed, entity by entity."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import diff_output
 
-    session = Session(
-        "commit changes", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("commit changes", address, uri=uri, uri_option=uri_option)
     wanted: dict[str, Any] = {"types": types or (), "kinds": kinds or (), "ops": ops or (), "values": values}
     with session.open(read_only=True) as graph:
         if page_token is not None or (as_json and limit):
@@ -157,7 +133,9 @@ def show_changes(
             write_lines(diff_lines(found, stat=stat, limit=SHOWN_CHANGES if limit is None else limit))
 
 
+@addressed
 def revert_commit(
+    address: Address,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit; its id may be shortened.")],
     uri: Uri = None,
     branch: Branch = "main",
@@ -175,15 +153,9 @@ def revert_commit(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Undo one commit by a new one; of a merge, what it brought."""
-    from omnigraph.cli.output import to_json
-
-    session = Session("commit revert", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("commit revert", address, uri=uri)
     resolutions = None if resolve is None else merge.read_resolutions(resolve)
     author = session.actor(actor)
     session.announce(quiet=quiet)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.inputs import name_and_uri, parameters, query_text
-from omnigraph.cli.options import GraphId, Inline, Params, ParamsFile, Profile, Query, QueryName, Server, Store, Uri
+from omnigraph.cli.options import Address, Inline, Params, ParamsFile, Query, QueryName, Uri, addressed
 from omnigraph.cli.session import Session
 from omnigraph.errors import InputError
 
@@ -17,7 +17,9 @@ def register(application: typer.Typer) -> None:
     application.command("draw")(draw)
 
 
+@addressed
 def draw(
+    address: Address,
     name: QueryName = None,
     uri: Uri = None,
     query_file: Query = None,
@@ -46,10 +48,6 @@ def draw(
         str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
     ] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="MOMENT", help="The past, as in query.")] = None,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Draw what a query finds, some nodes or a sample, and what is near it."""
     if branch is not None and at is not None:
@@ -61,7 +59,7 @@ def draw(
     begin: dict[str, list[str]] = {}
     for kind, key in (_halves(each, ":", "--node", "TYPE:ID") for each in nodes or ()):
         begin.setdefault(kind, []).append(key)
-    session = Session("draw", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("draw", address, uri=uri)
     with session.open(read_only=True) as graph:
         drawing = graph.draw(
             asked,

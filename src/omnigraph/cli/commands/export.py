@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.choices import Engine, ExportFormat
 from omnigraph.cli.commands.load import spark_settings
-from omnigraph.cli.options import Branch, GraphId, Profile, Server, SparkConf, SparkMaster, Store, Uri
+from omnigraph.cli.options import Address, Branch, SparkConf, SparkMaster, Uri, addressed
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -19,7 +19,9 @@ def register(application: typer.Typer) -> None:
     application.command("export")(export)
 
 
+@addressed
 def export(
+    address: Address,
     uri: Uri = None,
     branch: Branch = "main",
     types: Annotated[
@@ -40,10 +42,6 @@ def export(
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = "auto",
     master: SparkMaster = None,
     conf: SparkConf = None,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Print every entity as one JSON line, tables in key order and rows by id, or write files."""
     from omnigraph.cli.progress import load_bar
@@ -53,7 +51,7 @@ def export(
     needs_target = format == "parquet" or engine == "spark" or bool(master or settings)
     if target is None and needs_target:
         raise InputError("Parquet and exports through Spark are folders of files: name a new one with --to")
-    session = Session("export", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("export", address, uri=uri)
     with session.open(read_only=True) as graph:
         if target is None:
             write_lines(graph.export(None, branch=branch, at=snapshot, types=types or (), tables=tables or ()))

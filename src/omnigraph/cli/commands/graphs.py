@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import Json, Profile, Server
+from omnigraph.cli.options import Address, Json, Profile, Server
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -17,11 +18,9 @@ def register(application: typer.Typer) -> None:
 
 def list_graphs(server: Server = None, as_json: Json = False, profile: Profile = None) -> None:
     """List the graphs of a server."""
-    session = Session("graphs list", server=server, profile=profile, capability="served")
+    session = Session("graphs list", Address(server=server, profile=profile), capability="served")
     found = session.graphs()
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"graphs": found}))
     else:
         write_lines(f"{graph['graph_id']}\t{graph['uri']}" for graph in found)

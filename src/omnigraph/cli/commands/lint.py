@@ -9,7 +9,8 @@ import typer
 
 from omnigraph.cli.exits import FAILURE
 from omnigraph.cli.inputs import query_files, read_text
-from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
+from omnigraph.cli.options import Address, Json, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -23,7 +24,9 @@ def register(application: typer.Typer) -> None:
     application.command("lint")(lint)
 
 
+@addressed
 def lint(
+    address: Address,
     query: Annotated[
         list[str],
         typer.Option("--query", metavar="PATH", help="A query file, or a folder of them; may be repeated."),
@@ -34,17 +37,12 @@ def lint(
         typer.Option("--schema", metavar="FILE", help="A schema file to check against, instead of a graph's schema."),
     ] = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Parse and type-check every query; warn of what looks forgotten."""
-    from omnigraph.cli.output import to_json
     from omnigraph.plan.lint import lint as check
 
     paths = list(query_files(query))
-    catalog, origin = _schema(schema, uri, store=store, server=server, graph=graph_id, profile=profile)
+    catalog, origin = _schema(schema, uri, address)
     reports = [
         check(catalog, read_text(path, what="query file"), query_path=path, schema_source=origin) for path in paths
     ]
@@ -58,15 +56,15 @@ def lint(
         raise typer.Exit(FAILURE)
 
 
-def _schema(schema: str | None, uri: str | None, **named: str | None) -> tuple[Catalog, dict[str, str]]:
+def _schema(schema: str | None, uri: str | None, address: Address) -> tuple[Catalog, dict[str, str]]:
     """The catalog to check against, and where it came from."""
     from omnigraph.catalog.resolve import compile_schema
 
     if schema is not None:
-        if uri is not None or named["store"] is not None:
+        if uri is not None or address.store is not None:
             raise InputError("--schema and the address of a graph are mutually exclusive: pass one of them")
         return compile_schema(read_text(schema, what="schema")), {"kind": "file", "path": schema}
-    session = Session("lint", uri=uri, capability="direct", **named)
+    session = Session("lint", address, uri=uri, capability="direct")
     with session.open(read_only=True) as graph:
         return compile_schema(graph.schema.source, stored=True), {"kind": "graph", "uri": session.uri}
 

@@ -17,21 +17,20 @@ from omnigraph.choices import Engine, LoadMode
 from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.options import (
     Actor,
+    Address,
     BlobsFrom,
     Branch,
     CommitDurability,
-    GraphId,
     Json,
     Message,
-    Profile,
     Quiet,
-    Server,
     SparkConf,
     SparkMaster,
-    Store,
     Uri,
     Yes,
+    addressed,
 )
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
 
@@ -73,7 +72,9 @@ def register(application: typer.Typer) -> None:
     application.command("load")(load)
 
 
+@addressed
 def load(
+    address: Address,
     uri: Uri = None,
     files: Files = None,
     mode: Annotated[
@@ -104,17 +105,12 @@ def load(
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Load data lines, or one file per type; it becomes one commit, or nothing."""
-    from omnigraph.cli.output import to_json
     from omnigraph.cli.progress import load_bar
     from omnigraph.wire import load_output
 
-    session = Session("load", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("load", address, uri=uri)
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
     settings = spark_settings(conf)

@@ -11,6 +11,7 @@ import typer
 from omnigraph.cli.config import operator_home
 from omnigraph.cli.credentials import check_name, credentials_path, remove_token, store_token
 from omnigraph.cli.options import Json
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import configuration
 from omnigraph.errors import InputError
 
@@ -39,8 +40,6 @@ def login(
     if name not in config.servers:
         typer.echo(f"note: there is no server '{name}' under servers: of the configuration yet", err=True)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"name": name, "stored": True, "path": str(credentials_path(home))}))
     else:
         typer.echo(f"stored the token of {name}")
@@ -50,8 +49,6 @@ def logout(name: Name, as_json: Json = False) -> None:
     """Forget the token of a server."""
     removed = remove_token(operator_home(os.environ), name)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"name": name, "removed": removed}))
     else:
         typer.echo(f"removed the token of {name}" if removed else f"there is no token of {name}")

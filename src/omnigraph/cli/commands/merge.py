@@ -11,8 +11,8 @@ import typer
 
 from omnigraph.choices import Engine, MergeStrategy
 from omnigraph.cli.inputs import read_text
-from omnigraph.cli.options import Actor, GraphId, Json, Message, Profile, Quiet, Server, Store, Uri, UriOption, Yes
-from omnigraph.cli.output import Layout, shown_value, table_lines
+from omnigraph.cli.options import Actor, Address, Json, Message, Quiet, Uri, UriOption, Yes, addressed
+from omnigraph.cli.output import Layout, shown_value, table_lines, to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError, MergeConflictError
 
@@ -47,7 +47,9 @@ def register(group: typer.Typer) -> None:
     group.command("conflicts")(list_conflicts)
 
 
+@addressed
 def merge_branch(
+    address: Address,
     source: Source,
     uri: Uri = None,
     uri_option: UriOption = None,
@@ -75,21 +77,14 @@ def merge_branch(
     yes: Yes = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Bring what a branch has changed into another one, as one commit, or nothing at all."""
-    from omnigraph.cli.output import to_json
     from omnigraph.cli.progress import load_bar
 
     wanted: dict[str, Any] = {"strategy": strategy, "strategies": by_type(strategy_for or []), "base": base}
     wanted["engine"] = engine
     wanted["resolve"] = None if resolve is None else read_resolutions(resolve)
-    session = Session(
-        "branch merge", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch merge", address, uri=uri, uri_option=uri_option)
     if dry_run:
         with session.open(read_only=True) as graph:
             plan = graph.branches.plan_merge(source, into, **wanted)
@@ -138,7 +133,9 @@ def _outcome_lines(source: str, result: MergeResult) -> Iterator[str]:
         yield f"branch {source} could not be deleted: {result.branch_delete_error}"
 
 
+@addressed
 def list_conflicts(
+    address: Address,
     source: Source,
     uri: Uri = None,
     uri_option: UriOption = None,
@@ -156,15 +153,9 @@ def list_conflicts(
         typer.Option("--after", metavar="TOKEN", help="Go on after the conflict with this token.", show_default=False),
     ] = None,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """List what keeps a branch from being merged, with what the three states have."""
-    session = Session(
-        "branch conflicts", uri=uri, uri_option=uri_option, store=store, server=server, graph=graph_id, profile=profile
-    )
+    session = Session("branch conflicts", address, uri=uri, uri_option=uri_option)
     wanted: dict[str, Any] = {"strategy": strategy, "strategies": by_type(strategy_for or []), "base": base}
     with session.open(read_only=True) as graph:
         found = islice(graph.branches.conflicts(source, into, after=after, **wanted), limit)
@@ -176,8 +167,6 @@ def list_conflicts(
             return
         total = graph.branches.plan_merge(source, into, **wanted).conflicts_total
         if as_json:
-            from omnigraph.cli.output import to_json
-
             typer.echo(to_json({"conflicts_total": total, "merge_conflicts": [each.to_json() for each in found]}))
         else:
             write_lines(conflict_lines(found, total))

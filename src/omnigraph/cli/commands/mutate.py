@@ -9,22 +9,20 @@ import typer
 from omnigraph.cli.inputs import name_and_uri, parameters, query_text
 from omnigraph.cli.options import (
     Actor,
+    Address,
     BlobsFrom,
     Branch,
     CommitDurability,
-    GraphId,
     Inline,
     Json,
     Message,
     Params,
     ParamsFile,
-    Profile,
     Query,
     QueryName,
     Quiet,
-    Server,
-    Store,
     Uri,
+    addressed,
 )
 from omnigraph.cli.session import Session, changed_lines, write_lines
 from omnigraph.errors import InputError
@@ -35,7 +33,9 @@ def register(application: typer.Typer) -> None:
     application.command("mutate")(mutate)
 
 
+@addressed
 def mutate(
+    address: Address,
     name: QueryName = None,
     uri: Uri = None,
     query_file: Query = None,
@@ -53,17 +53,13 @@ def mutate(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Run a write query; it becomes one commit, or nothing."""
     name, uri = name_and_uri(name, uri)
     values = parameters(params, params_file)
     stored = query_file is None and inline is None and name is not None
     source = "" if stored else query_text(query_file, inline)
-    session = Session("mutate", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("mutate", address, uri=uri)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     if stored and name is not None:

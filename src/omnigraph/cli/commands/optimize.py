@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.options import GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
+from omnigraph.cli.options import Address, Json, Message, Quiet, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -15,27 +16,21 @@ def register(application: typer.Typer) -> None:
     application.command("optimize")(optimize)
 
 
+@addressed
 def optimize(
+    address: Address,
     uri: Uri = None,
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Compact small fragments and build declared indexes; no content changes."""
-    session = Session(
-        "optimize", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("optimize", address, uri=uri, capability="direct")
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
         report = graph.maintenance.optimize(actor=session.config.actor, message=message)
     rows = [table.to_json() for table in report.tables]
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"uri": session.uri, "tables": rows, "commit": report.commit_id}))
         return
     for row in rows:

@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.exits import FAILURE
 from omnigraph.cli.inputs import read_text
 from omnigraph.cli.options import Json
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import write_lines
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def validate_policy(file: File, as_json: Json = False) -> None:
     policy = _compiled(file)
     name, actors = _name(file), len(policy.rules.actors)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         rules = [rule.id for rule in policy.rules.rules]
         typer.echo(to_json({"ok": True, "bundle": name, "kind": policy.rules.kind, "actors": actors, "rules": rules}))
     else:
@@ -52,8 +51,6 @@ def run_tests(
     cases = parse_cases(read_text(tests, what="policy tests"), origin=f"the policy tests '{tests}'")
     failed = failures(policy, cases)
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"ok": not failed, "cases": len(cases), "failures": failed}))
     elif failed:
         write_lines([*failed, f"policy tests failed: {len(failed)} of {len(cases)} cases"])
@@ -84,8 +81,6 @@ def explain_decision(
         "message": decision.message,
     }
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json(told))
     else:
         write_lines(f"{name}: {value}" for name, value in told.items())

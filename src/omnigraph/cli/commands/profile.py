@@ -9,6 +9,7 @@ import typer
 
 from omnigraph.cli.config import OperatorConfig
 from omnigraph.cli.options import Json
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import configuration, write_lines
 from omnigraph.cli.target import Scope, default_scope, profile_scope, server_address
 from omnigraph.errors import InputError
@@ -28,8 +29,6 @@ def list_profiles(as_json: Json = False) -> None:
     active = os.environ.get("OMNIGRAPH_PROFILE", "").strip()
     rows = [_row(config, str(name), active) for name in sorted(config.profiles, key=str)]
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"profiles": rows}))
         return
     for row in rows:
@@ -77,8 +76,6 @@ def show_profile(
         "output_format": config.defaults.output,
     }
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json(told))
     else:
         write_lines(f"{key}: {'null' if value is None else value}" for key, value in told.items())

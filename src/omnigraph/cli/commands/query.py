@@ -7,20 +7,8 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.inputs import name_and_uri, parameters, query_text
-from omnigraph.cli.options import (
-    Format,
-    GraphId,
-    Inline,
-    Json,
-    Params,
-    ParamsFile,
-    Profile,
-    Query,
-    QueryName,
-    Server,
-    Store,
-    Uri,
-)
+from omnigraph.cli.options import Address, Format, Inline, Json, Params, ParamsFile, Query, QueryName, Uri, addressed
+from omnigraph.cli.output import metadata_line, render
 from omnigraph.cli.session import Session, read_view, write_lines
 from omnigraph.errors import InputError
 
@@ -30,7 +18,9 @@ def register(application: typer.Typer) -> None:
     application.command("query")(query)
 
 
+@addressed
 def query(
+    address: Address,
     name: QueryName = None,
     uri: Uri = None,
     query_file: Query = None,
@@ -54,21 +44,15 @@ def query(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say on standard error what was read, and how many rows there are.")
     ] = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Run a read query and print its rows."""
-    from omnigraph.cli.output import metadata_line, render
-
     if branch is not None and snapshot is not None:
         raise InputError("--branch and --at are mutually exclusive: pass one of them")
     if form is not None and as_json:
         raise InputError("--format and --json are mutually exclusive: pass one of them")
     name, uri = name_and_uri(name, uri)
     values = parameters(params, params_file)
-    session = Session("query", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("query", address, uri=uri)
     if query_file is None and inline is None and name is not None:
         view = session.run_stored_query(name, values, branch=branch, snapshot=snapshot)
     else:

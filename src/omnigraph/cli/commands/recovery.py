@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
+from omnigraph.cli.options import Address, Json, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -15,21 +16,12 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="recovery")
 
 
-def list_unfinished(
-    uri: Uri = None,
-    as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
-) -> None:
+@addressed
+def list_unfinished(address: Address, uri: Uri = None, as_json: Json = False) -> None:
     """List the writes in flight or cut short; the next write settles those whose writer is gone."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import intent_output
 
-    session = Session(
-        "recovery list", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("recovery list", address, uri=uri, capability="direct")
     with session.open(read_only=True) as graph:
         rows = [intent_output(intent) for intent in graph.maintenance.unfinished()]
     if as_json:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.exits import FAILURE
-from omnigraph.cli.options import GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
+from omnigraph.cli.options import Address, Json, Message, Quiet, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session
 
 
@@ -16,7 +17,9 @@ def register(application: typer.Typer) -> None:
     application.command("repair")(repair)
 
 
+@addressed
 def repair(
+    address: Address,
     uri: Uri = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Publish what is verified to be maintenance.")] = False,
     force: Annotated[bool, typer.Option("--force", help="With --confirm: publish everything else as well.")] = False,
@@ -26,18 +29,11 @@ def repair(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show how table heads differ from what is published, and settle it when told to."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import repair_output
 
-    session = Session(
-        "repair", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("repair", address, uri=uri, capability="direct")
     if confirm:
         session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from omnigraph.cli.inputs import read_text
-from omnigraph.cli.options import Actor, GraphId, Json, Message, Profile, Quiet, Schema, Server, Store, Uri
+from omnigraph.cli.options import Actor, Address, Json, Message, Quiet, Schema, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.schema_steps import describe_rows, describe_step
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import InputError
@@ -29,46 +30,38 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="schema")
 
 
+@addressed
 def show_schema(
+    address: Address,
     uri: Uri = None,
     form: Annotated[
         Literal["text", "svg"], typer.Option("--format", help="The schema as it was written, or as a diagram.")
     ] = "text",
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Print the accepted schema as it was written, or as a diagram."""
     if form == "svg" and as_json:
         raise InputError("--format and --json are mutually exclusive: pass one of them")
-    session = Session("schema show", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("schema show", address, uri=uri)
     with session.open(read_only=True) as graph:
         source = graph.schema.to_svg() if form == "svg" else graph.schema.source
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"schema_source": source}))
     else:
         typer.echo(source, nl=not source.endswith("\n"))
 
 
+@addressed
 def plan_schema(
+    address: Address,
     schema: Schema,
     uri: Uri = None,
     allow_data_loss: DataLoss = False,
     as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Show what accepting another schema would change; nothing is written."""
-    from omnigraph.cli.output import to_json
-
     text = read_text(schema, what="schema")
-    session = Session("schema plan", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("schema plan", address, uri=uri)
     with session.open(read_only=True) as graph:
         plan = graph.schema.plan(text, allow_data_loss=allow_data_loss).to_json()
     if as_json:
@@ -79,7 +72,9 @@ def plan_schema(
     write_lines(_step_lines(plan["steps"]))
 
 
+@addressed
 def apply_schema(
+    address: Address,
     schema: Schema,
     uri: Uri = None,
     allow_data_loss: DataLoss = False,
@@ -88,16 +83,10 @@ def apply_schema(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Accept another schema as one commit, or refuse it and change nothing."""
-    from omnigraph.cli.output import to_json
-
     text = read_text(schema, what="schema")
-    session = Session("schema apply", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("schema apply", address, uri=uri)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
         author = session.actor(actor)
@@ -115,28 +104,22 @@ def apply_schema(
     typer.echo(f"manifest_version: {body['manifest_version']}")
 
 
+@addressed
 def unlock_schema(
+    address: Address,
     uri: Uri = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Really remove the lock.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Remove the lock of a schema change on another machine that will not come back."""
-    session = Session(
-        "schema unlock", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("schema unlock", address, uri=uri, capability="direct")
     if not confirm:
         raise InputError("a schema change may still be running where the lock was taken: pass --confirm to remove it")
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
         unlocked = graph.schema.unlock()
     if as_json:
-        from omnigraph.cli.output import to_json
-
         typer.echo(to_json({"uri": session.uri, "unlocked": unlocked}))
     else:
         typer.echo("the schema lock is removed" if unlocked else "there is no schema lock")

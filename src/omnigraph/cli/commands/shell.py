@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.boundary import extras
 from omnigraph.cli.config import operator_home
-from omnigraph.cli.options import Actor, Branch, Format, GraphId, Profile, Server, Store, Uri
+from omnigraph.cli.options import Actor, Address, Branch, Format, Uri, addressed
 from omnigraph.cli.session import Session
 
 
@@ -19,20 +19,18 @@ def register(application: typer.Typer) -> None:
     application.command("shell")(shell)
 
 
+@addressed
 def shell(
+    address: Address,
     uri: Uri = None,
     branch: Branch = "main",
     form: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.TABLE,
     actor: Actor = None,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Ask a graph questions and change it, statement by statement; .help lists the commands."""
     from omnigraph.cli.shell.run import Shell, run_interactively, run_script
 
-    session = Session("shell", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("shell", address, uri=uri)
     with session.open(read_only=False) as graph:
         state = Shell(graph, session.layout, branch, form.value, session.actor(actor))
         if not sys.stdin.isatty():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from omnigraph.cli.options import Branch, GraphId, Json, Profile, Server, Store, Uri
+from omnigraph.cli.options import Address, Branch, Json, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session
 
 
@@ -13,20 +14,12 @@ def register(application: typer.Typer) -> None:
     application.command("snapshot")(snapshot)
 
 
-def snapshot(
-    uri: Uri = None,
-    branch: Branch = "main",
-    as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
-) -> None:
+@addressed
+def snapshot(address: Address, uri: Uri = None, branch: Branch = "main", as_json: Json = False) -> None:
     """Show each type's version and row count."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import snapshot_output
 
-    session = Session("snapshot", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("snapshot", address, uri=uri)
     with session.open(read_only=True) as graph:
         output = snapshot_output(graph.snapshot(branch))
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, Branch, GraphId, Json, Message, Profile, Quiet, Server, Store, Uri
+from omnigraph.cli.options import Actor, Address, Branch, Json, Message, Quiet, Uri, addressed
 from omnigraph.cli.output import Layout, table_lines, to_json
 from omnigraph.cli.session import Session, write_lines
 
@@ -22,7 +22,9 @@ def register(application: typer.Typer) -> None:
     application.add_typer(group, name="tag")
 
 
+@addressed
 def create_tag(
+    address: Address,
     name: Name,
     uri: Uri = None,
     at: Annotated[
@@ -39,15 +41,11 @@ def create_tag(
     message: Message = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Name a commit, and keep its state from cleanup."""
     from omnigraph.wire import tag_output
 
-    session = Session("tag create", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("tag create", address, uri=uri)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:
@@ -58,19 +56,13 @@ def create_tag(
         typer.echo(f"tag {tag.name} names commit {tag.graph_commit_id}")
 
 
-def list_tags(
-    uri: Uri = None,
-    as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
-) -> None:
+@addressed
+def list_tags(address: Address, uri: Uri = None, as_json: Json = False) -> None:
     """List the tags by name."""
     from omnigraph.engine.manifest.references import told
     from omnigraph.wire import tag_output
 
-    session = Session("tag list", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("tag list", address, uri=uri)
     with session.open(read_only=True) as graph:
         tags = graph.tags.list()
     if as_json:
@@ -91,19 +83,17 @@ def list_tags(
         write_lines(table_lines(list(rows[0]), rows, Layout()))
 
 
+@addressed
 def delete_tag(
+    address: Address,
     name: Name,
     uri: Uri = None,
     actor: Actor = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
 ) -> None:
     """Delete a tag; what only it kept is for the next cleanup."""
-    session = Session("tag delete", uri=uri, store=store, server=server, graph=graph_id, profile=profile)
+    session = Session("tag delete", address, uri=uri)
     author = session.actor(actor)
     session.announce(quiet=quiet)
     with session.open(read_only=False) as graph:

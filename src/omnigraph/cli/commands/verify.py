@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from omnigraph.cli.exits import FAILURE
-from omnigraph.cli.options import GraphId, Json, Profile, Server, Store, Uri
+from omnigraph.cli.options import Address, Json, Uri, addressed
+from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 
 
@@ -14,21 +15,12 @@ def register(application: typer.Typer) -> None:
     application.command("verify")(verify)
 
 
-def verify(
-    uri: Uri = None,
-    as_json: Json = False,
-    store: Store = None,
-    server: Server = None,
-    graph_id: GraphId = None,
-    profile: Profile = None,
-) -> None:
+@addressed
+def verify(address: Address, uri: Uri = None, as_json: Json = False) -> None:
     """Check tables, rows, edges, rules and history; changes nothing."""
-    from omnigraph.cli.output import to_json
     from omnigraph.wire import verify_output
 
-    session = Session(
-        "verify", uri=uri, store=store, server=server, graph=graph_id, profile=profile, capability="direct"
-    )
+    session = Session("verify", address, uri=uri, capability="direct")
     with session.open(read_only=True) as graph:
         report = graph.maintenance.verify()
     body = verify_output(report, uri=session.uri)

@@ -23,7 +23,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> Bools:
     if left.type != right.type and pa.types.is_primitive(left.type):
         wider = max(left.type, right.type, key=lambda kind: kind.bit_width)
         left, right = left.cast(wider), right.cast(wider)
-    valid, valid_too = _mask(left.is_valid()), _mask(right.is_valid())
+    valid, valid_too = np.asarray(left.is_valid(), dtype=np.bool_), np.asarray(right.is_valid(), dtype=np.bool_)
     same = np.asarray(valid == valid_too)
     both = np.flatnonzero(valid & valid_too)
     if len(both):
@@ -51,7 +51,7 @@ def _equal_present(left: pa.Array, right: pa.Array) -> Bools:
         for one, other in zip(left.flatten(), right.flatten(), strict=True):
             same &= equal_values(one, other)
         return same
-    return _mask(pc.equal(left, right))
+    return np.asarray(pc.equal(left, right), dtype=np.bool_)
 
 
 def _equal_lists(left: pa.Array, right: pa.Array) -> Bools:
@@ -68,7 +68,3 @@ def _equal_lists(left: pa.Array, right: pa.Array) -> Bools:
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _mask(values: pa.Array) -> Bools:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -6,7 +6,7 @@ places differ are values compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class Located(Struct, frozen=True):
     def chosen(self, other: Located, mask: Bools) -> Located:
         """The places of the other one where the mask says so, and of this one elsewhere."""
         handles = list(self.handles)
-        which = np.where(mask, _renumbered(other, handles), self.which).astype(np.int16)
+        which = np.where(mask, renumbered(other, handles), self.which).astype(np.int16)
         return Located(tuple(handles), which, np.where(mask, other.at, self.at))
 
     def without(self, mask: Bools) -> Located:
@@ -86,14 +86,7 @@ class Located(Struct, frozen=True):
         return wide.take_rows(pa.concat_tables(parts), order) if len(parts) > 1 else parts[0]
 
 
-def joined(parts: Sequence[Located]) -> Located:
-    """Several lists of entities as one."""
-    handles: list[TableHandle] = []
-    which = [_renumbered(part, handles) for part in parts]
-    return Located(tuple(handles), np.concatenate(which), np.concatenate([part.at for part in parts]))
-
-
-def _renumbered(part: Located, handles: list[TableHandle]) -> npt.NDArray[np.int16]:
+def renumbered(part: Located, handles: list[TableHandle]) -> npt.NDArray[np.int16]:
     """The versions of a list by their place among all versions, to which those that are missing are added."""
     numbers = []
     for handle in part.handles:

@@ -108,7 +108,7 @@ def paired_rows(older: TableHandle | None, newer: TableHandle | None, delta: Del
 def paired_ids(removed_ids: pa.Array, removed_at: Addresses, added_ids: pa.Array, added_at: Addresses) -> RowChanges:
     """The same for candidates whose ids are known, each with its address."""
     partner = pc.index_in(removed_ids, value_set=added_ids)
-    paired = _mask(partner.is_valid())
+    paired = np.asarray(partner.is_valid(), dtype=np.bool_)
     pairs = partner.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
     fresh = np.ones(len(added_ids), dtype=np.bool_)
     fresh[pairs] = False
@@ -119,10 +119,6 @@ def paired_ids(removed_ids: pa.Array, removed_at: Addresses, added_ids: pa.Array
     after = np.concatenate((added_at[came], added_at[pairs], np.zeros(len(gone), dtype=np.uint64)))
     order = pc.sort_indices(ids).to_numpy()
     return RowChanges(take(ids, order), kinds[order], before[order], after[order])
-
-
-def _mask(values: pa.Array) -> Bools:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 # --- reading ids -----------------------------------------------------------------------------------------------------

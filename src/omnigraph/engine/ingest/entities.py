@@ -1,8 +1,9 @@
-"""The type that a source names."""
+"""The type that somebody names."""
 
 from __future__ import annotations
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
 
@@ -23,4 +24,20 @@ def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:
     if found is None:
         known = ", ".join(sorted([*catalog.nodes, *catalog.edges]))
         raise InputError(f"'{name}' is not a type of this schema, which has {known or 'none'}")
+    return found
+
+
+def entity_named(name: str, catalog: Catalog) -> NodeType | EdgeType:
+    """The type of a table, its name like that of `entity_of`, where edges are in any case behind `edge:` as well.
+
+    Raises:
+        InputError: there is no such type, or a node and an edge type share the name.
+    """
+    kind, _, bare = name.rpartition(":")
+    node, edge = catalog.nodes.get(bare), catalog.edges_by_lower_name.get(bare.lower())
+    if not kind and node is not None and edge is not None:
+        raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{name}'")
+    found = {"": node or edge, "node": node, "edge": edge}.get(kind)
+    if found is None:
+        raise InputError(f"the schema has no type '{name}'{did_you_mean(bare, [*catalog.nodes, *catalog.edges])}")
     return found

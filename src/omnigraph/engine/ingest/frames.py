@@ -18,6 +18,7 @@ from pyarrow.interchange import from_dataframe
 
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.sources import is_frame
 from omnigraph.errors import InputError
 
 _OF_AN_EXPORT = re.compile(r"\d+-(node|edge)-(.+)")
@@ -139,7 +140,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _of_type(source: Any, name: str, catalog: Callable[[], Catalog]) -> Any:
-    if isinstance(source, str | os.PathLike) or _is_data(source) or _is_spark(source):
+    if isinstance(source, str | os.PathLike) or _is_data(source) or is_frame(source):
         return {name: source}
     if isinstance(source, Mapping):
         raise InputError("a type is given for one input, and a mapping names the type of each: leave one of them out")
@@ -178,10 +179,6 @@ def _joined(frames: Iterable[Any]) -> pa.Table:
         return pa.concat_tables([as_arrow(frame, whole=True) for frame in frames], promote_options="permissive")
     except pa.ArrowException as exc:
         raise InputError(f"the frames do not fit together as rows of one type: {exc}") from exc
-
-
-def _is_spark(source: Any) -> bool:
-    return any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.") for base in type(source).__mro__)
 
 
 def _is_rows(part: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from msgspec import Struct, field
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.suggestion import did_you_mean
+from omnigraph.engine.ingest.entities import entity_named
 from omnigraph.engine.ingest.files import FileFormat, format_of
 from omnigraph.engine.ingest.records import ReadLines, RecordProblem, chunks, read_lines, record_lines
 from omnigraph.engine.ingest.sources import require_lines
@@ -73,11 +75,12 @@ def read_input(source: LoadSource, catalog: Catalog, *, count: RowsRead | None =
     """
     if isinstance(source, LoadRows):
         return source
-    if isinstance(source, LoadFeeds):
-        return _read_feeds(source, count or (lambda _: None))
+    count = count or (lambda _: None)
     if isinstance(source, Mapping):
-        return _read_feeds(table_feeds(source, catalog), count or (lambda _: None))
-    reader = _Reader(catalog, count or (lambda _: None))
+        source = table_feeds(source, catalog)
+    if isinstance(source, LoadFeeds):
+        return _read_feeds(source, count)
+    reader = _Reader(catalog, count)
     for name, pieces in line_streams(source, catalog):
         reader.read(name, pieces)
     return reader.finish()
@@ -165,14 +168,9 @@ def line_streams(source: LoadSource, catalog: Catalog | None = None) -> Iterator
         if isinstance(first, str | os.PathLike):
             yield from _files([first, *items])
         elif isinstance(first, Mapping):
-            yield "", record_lines(_chain(first, items), catalog)
+            yield "", record_lines(itertools.chain([first], items), catalog)
         elif first is not None:
             raise InputError(f"cannot load {type(first).__name__}: give paths, records, or one Arrow table per type")
-
-
-def _chain(first: Mapping[str, Any], rest: Iterator[Any]) -> Iterator[Mapping[str, Any]]:
-    yield first
-    yield from rest
 
 
 def _files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -225,7 +223,7 @@ def table_feeds(source: Mapping[str, Any], catalog: Catalog) -> LoadFeeds:
     """
     found: dict[TableKey, tuple[Entity, Iterator[tuple[pa.Table, bool]]]] = {}
     for name, table in source.items():
-        entity = _entity(name, catalog)
+        entity = entity_named(name, catalog)
         if not isinstance(table, pa.Table | pa.RecordBatchReader):
             raise InputError(f"'{name}': expected an Arrow table, found {type(table).__name__}")
         if entity.table_key in found:
@@ -244,18 +242,6 @@ def _converted(
         for piece in wide.pieces(part, max(PIECE_ROWS, BYTES_AT_ONCE * part.num_rows // max(part.nbytes, 1))):
             yield _read_piece(entity, names, piece, first)
             first += piece.num_rows
-
-
-def _entity(name: str, catalog: Catalog) -> Entity:
-    kind, _, bare = name.rpartition(":")
-    entity: Entity | None = None
-    if kind in ("", "node"):
-        entity = catalog.nodes.get(bare)
-    if entity is None and kind in ("", "edge"):
-        entity = catalog.edges_by_lower_name.get(bare.lower())
-    if entity is None:
-        raise InputError(f"the schema has no type '{name}'{did_you_mean(bare, [*catalog.nodes, *catalog.edges])}")
-    return entity
 
 
 def _named_columns(entity: Entity, names: Sequence[str]) -> dict[str, str]:

@@ -7,13 +7,14 @@ its last attempt rewrote or copied. Attempts of tasks that did not count left fi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from omnigraph.engine.ingest.stage import Target
 from omnigraph.engine.storage.fragments import fragment_files
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.tables import TableStore
-from omnigraph.errors import ExecutionError, GraphError
+from omnigraph.errors import ExecutionError, GraphError, InputError, KeyConflictError
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,16 @@ class StagedFiles:
         self._store = store
         self._written: dict[str, set[str]] = {}
         self._used: dict[str, set[str]] = {}
+
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """A refusal before anything is armed also removes what was staged."""
+        try:
+            yield
+        except (InputError, KeyConflictError):
+            self.begin_attempt()
+            self.discard()
+            raise
 
     def wrote(self, target: Target, texts: Iterable[str]) -> None:
         """Remember the files of some fragments."""

@@ -35,11 +35,9 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
     try:
         if store.objects.is_impossible():
             raise StorageError(f"opening {store.root}: it is no folder", kind="not_found")
-        if read_only:
-            manifest.snapshot()
-        else:
-            # A graph that is not there raises first: asking the store writes, and nothing shall be written then.
-            manifest.snapshot()
+        # A graph that is not there raises first: asking the store writes, and nothing shall be written then.
+        manifest.snapshot()
+        if not read_only:
             store.objects.require_conditional_puts()
             manifest.make_current()
     except StorageError as exc:

@@ -115,9 +115,7 @@ class _Author(Struct, frozen=True):
     properties: Mapping[str, str]
 
 
-def optimize(
-    context: GraphContext, *, actor: str | None = None, message: str | None = None, concurrency: int = CONCURRENCY
-) -> OptimizeReport:
+def optimize(context: GraphContext, *, actor: str | None = None, message: str | None = None) -> OptimizeReport:
     """Compact tables and complete indexes on main.
 
     Raises:
@@ -132,7 +130,7 @@ def optimize(
         try:
             strip_main(context, actor)
             heartbeat = Heartbeat.at(context.store.objects)
-            return heartbeat.staging(lambda: _run(context, author, concurrency))
+            return heartbeat.staging(lambda: _run(context, author))
         except PublishContentionError:
             raise
         except ConflictError:
@@ -141,12 +139,12 @@ def optimize(
     raise ConflictError("the tables kept changing while they were optimized — retry")
 
 
-def _run(context: GraphContext, author: _Author, concurrency: int) -> OptimizeReport:
+def _run(context: GraphContext, author: _Author) -> OptimizeReport:
     began = now_micros()
     snapshot = context.manifest.snapshot(MAIN)
     drifted = {drift.entry.table_key: drift for drift in find_drift(context.recovery, MAIN, snapshot.entries.values())}
     keys = [key for key in snapshot.entries if key not in drifted and key in context.catalog.tables]
-    works = _stage_all(context, snapshot, keys, concurrency)
+    works = _stage_all(context, snapshot, keys)
     reports = {work.entry.table_key: _report(work) for work in works}
     for key, drift in drifted.items():
         reports[key] = TableReport(
@@ -161,9 +159,9 @@ def _run(context: GraphContext, author: _Author, concurrency: int) -> OptimizeRe
     return OptimizeReport(tuple(reports[key] for key in sorted(reports)), commit_id)
 
 
-def _stage_all(context: GraphContext, snapshot: Snapshot, keys: list[TableKey], concurrency: int) -> list[_Work]:
+def _stage_all(context: GraphContext, snapshot: Snapshot, keys: list[TableKey]) -> list[_Work]:
     """Stage side by side. Who interrupts is not made to wait for the tables that were begun; nothing comes of them."""
-    pool = ThreadPoolExecutor(max_workers=max(1, concurrency))
+    pool = ThreadPoolExecutor(max_workers=CONCURRENCY)
 
     def stage() -> list[_Work]:
         try:

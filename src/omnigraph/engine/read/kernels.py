@@ -236,11 +236,6 @@ def plain_degrees(csr: Csr, nodes: AnyInts) -> Ints:
     return found
 
 
-def degrees(csr: Csr, mask: Bools) -> Ints:
-    """How many slots that `mask` admits each start has."""
-    return sums_by_start(csr, mask)
-
-
 def sums_by_start(csr: Csr, values: AnyInts) -> Ints:
     """The sum of the values of each start's slots."""
     sums = np.zeros(len(values) + 1, dtype=np.int64)
@@ -399,6 +394,11 @@ def _next_frontier(
         return fresh, np.zeros(len(fresh), dtype=np.int64)
     cells = np.unique(cells)
     return cells % node_count, cells // node_count
+
+
+def is_ascending(values: npt.NDArray[Any]) -> bool:
+    """Whether each value is above the one before it."""
+    return len(values) < 2 or bool((values[1:] > values[:-1]).all())
 
 
 def distinct(columns: list[Ints], bounds: list[int]) -> tuple[Ints, Ints]:

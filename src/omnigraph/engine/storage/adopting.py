@@ -48,8 +48,6 @@ class Adopted(Struct):
     files: list[str] = field(default_factory=list)
     """Files besides the data files, below the line: deletions and blobs."""
     left: list[int] = field(default_factory=list)
-    referred: int = 0
-    copied: int = 0
     reason: str | None = None
     """Why some are left."""
 
@@ -77,15 +75,13 @@ def adopt(store: TableStore, source: TableHandle, fragment_ids: Iterable[int], t
         else:
             copies.append(planned)
     done = _side_by_side(store, [moves for _, moves, _ in copies])
-    for (fragment, moves, files), failure in zip(copies, done, strict=True):
+    for (fragment, _, files), failure in zip(copies, done, strict=True):
         if failure is not None:
             found.left.append(adopter.sources[fragment.id])
             found.reason = found.reason or f"the store could not copy a file ({failure})"
             continue
         found.fragments.append(fragment)
         found.files.extend(files)
-        found.copied += len(moves)
-        found.referred += sum(file.base_id is not None for file in fragment.files)
     return found
 
 
@@ -123,7 +119,7 @@ class _Adopter:
             else:
                 file["base_id"] = None
                 moves.append((f"{place}/data/{name}", f"{self._own}/data/{name}"))
-                for blob in self._blobs(f"{place}/{folder}"):
+                for blob in self._store.objects.list_dir(f"{place}/{folder}"):
                     moves.append((f"{place}/{folder}/{blob}", f"{self._own}/{folder}/{blob}"))
                     files.append(f"{folder}/{blob}")
         deletions = metadata.deletion_file
@@ -143,9 +139,6 @@ class _Adopter:
         )
         self._next += 1
         return FragmentMetadata.from_json(json.dumps(document)), moves, files
-
-    def _blobs(self, folder: str) -> list[str]:
-        return self._store.objects.list_dir(folder)
 
 
 def _side_by_side(store: TableStore, moves: Sequence[Sequence[tuple[str, str]]]) -> list[StorageError | None]:

@@ -25,12 +25,10 @@ GENERATIONS = 8
 
 
 class CacheUse(Struct, frozen=True):
-    """What a cache holds now and how it has served so far."""
+    """What a cache holds now."""
 
     entries: int
     bytes: int
-    hits: int
-    misses: int
 
 
 class ByteCache:
@@ -45,8 +43,6 @@ class ByteCache:
         self._families: dict[Hashable, dict[Hashable, None]] = {}
         self._begun: dict[str, set[Hashable]] = {}
         self._bytes = 0
-        self._hits = 0
-        self._misses = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Any | None:
@@ -54,9 +50,7 @@ class ByteCache:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                self._misses += 1
                 return None
-            self._hits += 1
             self._entries.move_to_end(key)
             return entry[0]
 
@@ -108,9 +102,9 @@ class ByteCache:
             self._bytes = 0
 
     def use(self) -> CacheUse:
-        """What is held now, and the hits and misses since the process began."""
+        """What is held now."""
         with self._lock:
-            return CacheUse(len(self._entries), self._bytes, self._hits, self._misses)
+            return CacheUse(len(self._entries), self._bytes)
 
     def _shrink(self) -> None:
         while self._bytes > self._bytes_max:

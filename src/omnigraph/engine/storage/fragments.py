@@ -8,7 +8,7 @@ holds the transaction handles one text per fragment and never a value per row.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import lance
 import pyarrow as pa
@@ -26,6 +26,8 @@ from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 
 BATCH_ROWS = 65_536
+WHOLE_ROWS = 8_192
+"""How many rows with all their columns are read at once."""
 
 
 def fragment_rows(text: str) -> int:
@@ -39,32 +41,16 @@ def fragment_files(text: str) -> list[str]:
 
 
 def read_fragment(
-    table_uri: str,
-    text: str,
-    columns: Sequence[str],
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    batch_rows: int = BATCH_ROWS,
+    table_uri: str, text: str, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Columns of a fragment that no version has yet, in row order; blob columns cannot be read this way."""
     [name] = fragment_files(text)
     with translated(f"reading staged rows of {table_uri}"):
-        reader = LanceFileReader(
-            f"{table_uri}/{name}",
-            storage_options=None if storage_options is None else dict(storage_options),
-            columns=list(columns),
-        )
+        reader = LanceFileReader(f"{table_uri}/{name}", columns=list(columns))
         yield from stream(lambda batch: reader.read_all(batch_size=batch).to_batches(), batch_rows)
 
 
-def read_fragment_rows(
-    table_uri: str,
-    text: str,
-    schema: pa.Schema,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    batch_rows: int = 8_192,
-) -> Iterator[pa.RecordBatch]:
+def read_fragment_rows(table_uri: str, text: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Whole rows of a fragment that no version has yet, in the stored schema and in row order.
 
     The bytes of blobs are only within reach of a table that has the fragment. For those a version is made that no
@@ -72,14 +58,11 @@ def read_fragment_rows(
     """
     blobs = [field.name for field in schema if is_blob(field)]
     if not blobs:
-        for batch in read_fragment(
-            table_uri, text, schema.names, storage_options=storage_options, batch_rows=batch_rows
-        ):
+        for batch in read_fragment(table_uri, text, schema.names, batch_rows=WHOLE_ROWS):
             yield batch.select(schema.names).cast(schema)
         return
-    options = None if storage_options is None else dict(storage_options)
     with translated(f"reading staged rows of {table_uri}"):
-        base = lance.dataset(table_uri, storage_options=options)
+        base = lance.dataset(table_uri)
         transaction = lance.Transaction(base.version, LanceOperation.Append([FragmentMetadata.from_json(text)]))
         detached = lance.LanceDataset.commit(base, transaction, detached=True, max_retries=1)
         try:
@@ -90,7 +73,7 @@ def read_fragment_rows(
                     fragments=[fragment], blob_handling="all_binary", scan_in_order=True, batch_size=rows
                 ).to_reader()
 
-            for batch in stream(read, batch_rows):
+            for batch in stream(read, WHOLE_ROWS):
                 columns = [
                     _as_blob(batch.column(field.name), field) if field.name in blobs else batch.column(field.name)
                     for field in schema

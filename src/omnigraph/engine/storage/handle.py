@@ -306,14 +306,12 @@ class TableHandle:
         if "_fragments" in base.__dict__:
             self._unchanged = {f.id: f for f in base._fragments if f.id not in touched}
 
-    def read_fragment_columns(
-        self, fragment: FragmentInfo, columns: Sequence[str], *, blob_bytes: bool = False
-    ) -> pa.Table:
+    def read_fragment_columns(self, fragment: FragmentInfo, columns: Sequence[str]) -> pa.Table:
         """Whole columns of one fragment, deleted rows included, so that position equals offset.
 
         The result depends on the data files alone: it stays right for every version that has them.
         """
-        written = None if len(fragment.files) > 1 or blob_bytes else self._written(fragment.files[0], columns)
+        written = None if len(fragment.files) > 1 else self._written(fragment.files[0], columns)
         if written is not None:
             return written
         with self._reading():
@@ -325,7 +323,6 @@ class TableHandle:
                     include_deleted_rows=fragment.deleted_rows > 0,
                     scan_in_order=True,
                     batch_size=batch,
-                    blob_bytes=blob_bytes,
                 ),
                 FRAGMENT_BATCH_ROWS,
             )

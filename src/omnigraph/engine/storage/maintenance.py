@@ -70,7 +70,7 @@ def why_untrainable(handle: TableHandle, spec: IndexSpec) -> str | None:
     return None
 
 
-def stage_compaction(base: TableHandle, *, rows_per_fragment: int | None = None) -> StagedWrite | None:
+def stage_compaction(base: TableHandle) -> StagedWrite | None:
     """Stage the rewrite of small and much-deleted fragments; None when there is nothing to gain.
 
     Row ids stay, and row versions up to their bound, so an index that covers all fragments of a group covers what they
@@ -79,8 +79,7 @@ def stage_compaction(base: TableHandle, *, rows_per_fragment: int | None = None)
     """
     groups: list[LanceOperation.RewriteGroup] = []
     with translated(f"compacting {base.path}"):
-        wanted = COMPACTED_ROWS if rows_per_fragment is None else rows_per_fragment
-        plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": wanted, "num_threads": 1})
+        plan = Compaction.plan(base.dataset, {"target_rows_per_fragment": COMPACTED_ROWS, "num_threads": 1})
         for task in plan.tasks:
             with step("compact", base.path):
                 done = rewrite(base, task)

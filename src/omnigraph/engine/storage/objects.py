@@ -16,7 +16,7 @@ from typing import Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError as ObjectExists
-from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
+from obstore.exceptions import BaseError, PreconditionError
 from obstore.exceptions import NotFoundError as ObjectMissing
 from obstore.store import LocalStore, MemoryStore, from_url
 
@@ -382,41 +382,6 @@ class ObjectStore:
     def _marks_one_by_one(self, path: str) -> dict[str, object]:
         found = {name: self.mark(f"{path}/{name}") for name in self.list_dir(path)}
         return {name: mark for name, mark in found.items() if mark is not None}
-
-    def read_text_versioned(self, path: str) -> tuple[str, str] | None:
-        """The object and the tag that identifies this state of it, or None when there is none."""
-        try:
-            with step("read_text", path):
-                found = obstore.get(self._store, self._key(path))
-                tag = str(found.meta["e_tag"] or "")
-                return bytes(found.bytes()).decode(), tag
-        except (ObjectMissing, FileNotFoundError):
-            return None
-        except (BaseError, OSError) as exc:
-            raise _failed(exc, f"reading {path}") from exc
-
-    def write_text_if_match(self, path: str, text: str, tag: str) -> bool:
-        """Replace the object only if it still is the state `tag` names; False when it is not.
-
-        A true conditional put where the store has one. Local disks have none: there the tag is compared right before
-        the replacement, which excludes other processes only if they hold a lock of ours.
-        """
-        try:
-            with step("write_text_if_match", path):
-                obstore.put(self._store, self._key(path), text.encode(), mode={"e_tag": tag})
-                return True
-        except PreconditionError:
-            return False
-        except (NotSupportedError, NotImplementedError):
-            current = self.read_text_versioned(path)
-            if current is None or current[1] != tag:
-                return False
-            self.write_text(path, text)
-            return True
-        except (ObjectMissing, FileNotFoundError):
-            return False
-        except (BaseError, OSError) as exc:
-            raise _failed(exc, f"writing {path}") from exc
 
     def delete_prefix(self, path: str) -> None:
         """Remove a folder and everything below it; safe to repeat, not atomic."""

@@ -268,20 +268,15 @@ def stage_fragments(
     *,
     overwrite: bool = False,
     deleted_addresses: Addresses | None = None,
-    kept_row_ids: Sequence[Addresses | None] = (),
 ) -> StagedWrite | None:
     """Stage fragments that others wrote with `write_fragment_files`; None when there is nothing to do.
 
-    `deleted_addresses` are the rows they supersede or remove. `kept_row_ids` gives, per fragment, the row ids of its
-    leading rows that replace rows of this table; a fragment holds either replaced rows only, or new rows only.
+    `deleted_addresses` are the rows they supersede or remove.
     """
     added = [FragmentMetadata.from_json(text) for text in fragments]
     added = [fragment for fragment in added if fragment.physical_rows]
     if overwrite:
         return _overwrite(base, added, sum(fragment.live_rows for fragment in base.fragments()))
-    for fragment, row_ids in zip(added, kept_row_ids, strict=False):
-        if row_ids is not None:
-            _carry_row_ids([fragment], row_ids)
     gone = _distinct(deleted_addresses)
     changed, emptied = _delete_rows(base, gone)
     if not added and not changed and not emptied:

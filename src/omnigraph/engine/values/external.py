@@ -83,9 +83,9 @@ class ExternalBlobs(Struct, frozen=True, dict=True):
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
         return rows, found
 
-    def admit_column(self, blobs: pa.Array, what: str, *, keeps_references: bool) -> pa.Array:
-        """What `admit` does for one column of blobs as they are staged."""
-        column, problems = self._examine_column(blobs, what, keeps_references)
+    def admit_column(self, blobs: pa.Array, what: str) -> pa.Array:
+        """What `admit` does for one column of blobs as they are staged; no reference is kept."""
+        column, problems = self._examine_column(blobs, what, False)
         for problem in problems:
             raise _error(problem)
         return column

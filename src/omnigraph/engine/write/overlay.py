@@ -105,8 +105,6 @@ class Overlay:
         self._tail: list[Images] = []
         self._alive: list[bool] = []
         self._places: dict[str, int] = {}
-        self.rows_copied = 0
-        """Rows that were moved from run to run, the work that indexing takes beyond reading each image once."""
 
     def add(self, images: Images) -> None:
         """Take in images, which replace earlier ones of the same ids."""
@@ -132,7 +130,6 @@ class Overlay:
         if len(self._alive) >= TAIL_ROWS:
             self._flush()
         elif len(self._tail) >= TAIL_PIECES:
-            self.rows_copied += len(self._alive)
             self._tail = [Images.joined(self._tail)]
 
     def matching(self, asked: Asked) -> Images | None:
@@ -204,11 +201,9 @@ class Overlay:
 
     def _push(self, images: Images) -> None:
         self._runs.append(_Run(images, np.ones(images.rows.num_rows, dtype=np.bool_)))
-        self.rows_copied += images.rows.num_rows
         while len(self._runs) > 1 and self._runs[-2].size <= self._runs[-1].size:
             later, earlier = self._runs.pop(), self._runs.pop()
             joined = Images.joined([earlier.living(), later.living()])
-            self.rows_copied += joined.rows.num_rows
             self._runs.append(_Run(joined, np.ones(joined.rows.num_rows, dtype=np.bool_)))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from omnigraph.engine.read.vector import quantised as sketches
-from omnigraph.engine.read.vector.quantised import ALL, Chosen, as_arrays, build_sketch, from_arrays, narrow
+from omnigraph.engine.read.vector.quantised import Chosen, as_arrays, build_sketch, from_arrays, narrow
 
 
 def isotropic(rng, rows, dimension):
@@ -106,7 +106,7 @@ def test_few_rows_of_vectors_like_embeddings_are_left():
     matrix = like_embeddings(rng, 20_000, 128).astype(np.float32)
     sketch = build_sketch(matrix[20:], None)
     for query in matrix[:20]:
-        left, _ = narrow(sketch, query, ALL, 10, np.inf, lambda rows, q=query: exact(matrix[20:], q, rows))
+        left, _ = narrow(sketch, query, Chosen(), 10, np.inf, lambda rows, q=query: exact(matrix[20:], q, rows))
         assert len(left) < 300
 
 
@@ -115,7 +115,7 @@ def test_a_distance_known_before_rules_out_everything_beyond_it():
     matrix = isotropic(rng, 4000, 32).astype(np.float32)
     sketch = build_sketch(matrix, None)
     query = matrix[7]
-    left, known = narrow(sketch, query, ALL, 5, 0.0, lambda rows: exact(matrix, query, rows))
+    left, known = narrow(sketch, query, Chosen(), 5, 0.0, lambda rows: exact(matrix, query, rows))
     assert left.tolist() == [7]
     assert known == 0.0
 

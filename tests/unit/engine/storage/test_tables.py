@@ -24,6 +24,7 @@ from tests.unit.engine.storage.people import (
     update,
 )
 
+from omnigraph.engine.storage.fragments import keep_row_ids
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.lance_internals.files import version_file
 from omnigraph.engine.storage.residual import among_refs
@@ -198,11 +199,9 @@ def test_fragments_written_elsewhere_are_committed_like_rows(store: TableStore, 
     table = insert(store, table, "a", "b")
     before = identities(table)
     addresses, row_ids = find(table, "b")
-    texts = [
-        *write_fragment_files(table.uri, people(["b"], 9), SCHEMA),
-        *write_fragment_files(table.uri, iter(people(["c", "d"]).to_batches()), SCHEMA),
-    ]
-    staged = stage_fragments(table, texts, deleted_addresses=addresses, kept_row_ids=[row_ids, None])
+    [changed] = write_fragment_files(table.uri, people(["b"], 9), SCHEMA)
+    fresh = write_fragment_files(table.uri, iter(people(["c", "d"]).to_batches()), SCHEMA)
+    staged = stage_fragments(table, [keep_row_ids(changed, row_ids), *fresh], deleted_addresses=addresses)
     assert staged is not None
     table = store.commit(table, staged, {})
     assert ages(table) == {"a": 1, "b": 9, "c": 1, "d": 1}

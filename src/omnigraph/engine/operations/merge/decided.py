@@ -151,7 +151,7 @@ class TableMerge(Struct):
         """Forget what was decided for some entities: they stay as the target has them."""
 
         def others(found: pa.Array) -> Bools:
-            return ~_mask(pc.is_in(found.cast(pa.large_string()), value_set=ids))
+            return ~np.asarray(pc.is_in(found.cast(pa.large_string()), value_set=ids), dtype=np.bool_)
 
         self.taken = [part.where(others(part.ids)) for part in self.taken]
         self.mixed = [part.where(others(part.ids)) for part in self.mixed]
@@ -182,7 +182,7 @@ class OpenRows(Struct, frozen=True):
         """The conflicts with what the three states have, some at a time; `after` leaves out ids up to that one."""
         start = 0
         if after is not None:
-            start = int(np.count_nonzero(_mask(pc.less_equal(self.rows.ids, pa.scalar(after, self.rows.ids.type)))))
+            start = int(pc.sum(pc.less_equal(self.rows.ids, pa.scalar(after, self.rows.ids.type)), min_count=0).as_py())
         for at in range(start, len(self.rows), DESCRIBED_AT_ONCE):
             yield from self._describe(self.rows.where(np.arange(at, min(at + DESCRIBED_AT_ONCE, len(self.rows)))))
 
@@ -241,7 +241,3 @@ def _message(kind: ConflictKind, name: str, row_id: str, columns: tuple[str, ...
         return f"{gone} deleted {what} and {changed} changed it"
     did = "inserted" if kind is ConflictKind.DIVERGENT_INSERT else "changed"
     return f"both branches {did} {what}, with other values for {', '.join(columns)}"
-
-
-def _mask(values: pa.Array) -> Bools:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)

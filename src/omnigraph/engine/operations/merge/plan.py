@@ -101,7 +101,7 @@ def _in_both(some: pa.Array, others: pa.Array) -> tuple[Ints, Ints]:
         return mine, theirs
     found = pc.index_in(others, value_set=some)
     places = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-    return places, np.flatnonzero(_mask(found.is_valid()))
+    return places, np.flatnonzero(np.asarray(found.is_valid()))
 
 
 def _all_but(places: Ints, count: int) -> Bools:
@@ -248,7 +248,3 @@ def _set(found: TableMerge, row: Rows, resolution: Resolution) -> None:
     rows = side.read(lambda handle, at: read_rows(handle, entity, at), row_schema(entity))
     found.written.append(Written(with_properties(entity, rows, resolution.properties or {}), row.ours))
     found.count("set", 1)
-
-
-def _mask(values: pa.Array) -> Bools:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.bool_)

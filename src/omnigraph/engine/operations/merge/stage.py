@@ -74,7 +74,6 @@ class Move(Struct):
     mirrored: bool = False
     how: How = How.UNCHANGED
     reason: str | None = None
-    files_taken: int = 0
     rows_written: int = 0
     uncovered_rows: int = 0
     counts: tuple[int, int, int, bool] = (0, 0, 0, True)
@@ -99,7 +98,7 @@ class Move(Struct):
         self.rows_written = (
             left + sum(map(len, parts)) + sum(map(len, self.mixed)) + sum(t.num_rows for t in self.written)
         )
-        self._tell(len(taken), sum(fragment.live_rows for fragment in taken), None)
+        self._tell(sum(fragment.live_rows for fragment in taken), None)
 
     def stage(self, store: TableStore, fold: Fold, base: TableHandle) -> StagedWrite | None:
         """Stage the change on the version it was planned on, or on a fork of that."""
@@ -109,7 +108,7 @@ class Move(Struct):
         dead = np.concatenate(self.dead) if self.dead else np.empty(0, dtype=np.uint64)
         self.rows_written = self._rows_anew(left)
         self.watch.writing(self.rows_written)
-        self._tell(len(adopted.fragments), adopted.live_rows, adopted.reason)
+        self._tell(adopted.live_rows, adopted.reason)
         mixed, prepared = self.mixed, Prepared()
         if self.elsewhere is not None:
             prepared = self.elsewhere.prepare(self.entity, base, left, mixed, dead)
@@ -123,8 +122,7 @@ class Move(Struct):
         """The second commit, once the first is staged; None where there is none."""
         return self._staged.then if self._staged is not None and self._staged.appended else None
 
-    def _tell(self, files: int, live_rows: int, reason: str | None) -> None:
-        self.files_taken = files
+    def _tell(self, live_rows: int, reason: str | None) -> None:
         self.uncovered_rows = live_rows + self.rows_written
         self.reason = reason
         if self.mirrored and not self.rows_written:

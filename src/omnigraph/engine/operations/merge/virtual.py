@@ -101,7 +101,7 @@ class VirtualBase:
         """Where one ancestor has the entities: where the target has them, but for those that differ."""
         handle, changes = self._changes(commit)
         partner = pc.index_in(ids, value_set=changes.ids)
-        differs = np.asarray(partner.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        differs = np.asarray(partner.is_valid(), dtype=np.bool_)
         there = np.asarray(pc.fill_null(partner, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
         if not differs.any():
             return ours

@@ -146,7 +146,7 @@ class TableTask(Struct, frozen=True):
         def find(wanted: pa.Array) -> tuple[Addresses, Bools]:
             known, at = of(self.found_at)
             partner = pc.index_in(wanted.cast(pa.large_string()), value_set=known)
-            there = np.asarray(partner.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+            there = np.asarray(partner.is_valid(), dtype=np.bool_)
             found = np.zeros(len(wanted), dtype=np.uint64)
             found[there] = at[partner.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)]
             return found, there

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from omnigraph.catalog import wide
-from omnigraph.engine.changes.located import Located
+from omnigraph.engine.changes.located import Located, renumbered
 from omnigraph.engine.ingest.stage import SchemaText
 from omnigraph.engine.ingest.staged import OFFSET_BITS
 from omnigraph.engine.ingest.tables_at import TableAt
@@ -127,15 +127,7 @@ def _placed(ours: list[pa.Array], theirs: list[pa.Array], from_theirs: pa.Array)
 
 def _numbered(side: Located, handles: list[TableHandle]) -> list[pa.Array]:
     """The places of rows, the versions by their number in the list."""
-    numbers = []
-    for handle in side.handles:
-        known = [(each.branch, each.version) for each in handles]
-        if (handle.branch, handle.version) not in known:
-            handles.append(handle)
-            known.append((handle.branch, handle.version))
-        numbers.append(known.index((handle.branch, handle.version)))
-    which = np.asarray(numbers, dtype=np.int64)[side.which]
-    return [pa.array(which), pa.array(side.at.astype(np.int64))]
+    return [pa.array(renumbered(side, handles).astype(np.int64)), pa.array(side.at.astype(np.int64))]
 
 
 def _wrote(found: Sequence[tuple[str, int, str]]) -> pa.Table:

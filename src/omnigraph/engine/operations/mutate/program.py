@@ -220,7 +220,7 @@ class Program(Struct, dict=True):
         alone, dependent = split(statement.where)
         if statement.variable is not None:
             ids, pairs = self._ids_of(statement.variable)
-            rows = self._columns_of(entity, "id", ids, statement)
+            rows = self._columns_of(entity, ids, statement)
             order = _places(ids, rows.column("id"))
             rows = wide.take_rows(rows, order)
             pairs = judged(self.judge, rows, pairs, self.matched, statement.where)
@@ -232,11 +232,11 @@ class Program(Struct, dict=True):
         if join is not None and asked.probe is None:
             asked = Asked(Probe(join.held.property, join.sought), asked.tests, asked.risky)
         ids = find_committed(self.transaction, entity, asked).ids
-        rows = self._columns_of(entity, "id", ids, statement)
+        rows = self._columns_of(entity, ids, statement)
         pairs = every_pair(self.judge, rows, self.matched) if join is None else join.pairs(self.judge, rows)
         return _found(entity, rows, judged(self.judge, rows, pairs, self.matched, dependent))
 
-    def _columns_of(self, entity: Entity, column: str, values: pa.Array, statement: Deleting) -> pa.Table:
+    def _columns_of(self, entity: Entity, ids: pa.Array, statement: Deleting) -> pa.Table:
         """The columns a delete needs: those it tests, and those by which rows go."""
         tested = [
             part.property
@@ -246,7 +246,7 @@ class Program(Struct, dict=True):
             if isinstance(part, PropertyRef) and part.variable == SELF
         ]
         needed = ["id", *(["src"] if not isinstance(entity, NodeType) else []), *tested]
-        return self.transaction.view.rows_where_in(entity.table_key, column, values, needed, with_address=True)
+        return self.transaction.view.rows_where_in(entity.table_key, "id", ids, needed, with_address=True)
 
     def _finish(self) -> None:
         """Remove what the deletes have found, and the edges of removed nodes.

@@ -91,7 +91,7 @@ class Values(Struct, frozen=True):
             return fitted(entity, prop, self.judge.column(value, rows))
         column = assigned(entity, prop, self._value(value), rows.length)
         if prop.type.scalar is Scalar.BLOB:
-            column = self.external_blobs.admit_column(column, f"{entity.name}.{prop.name}", keeps_references=False)
+            column = self.external_blobs.admit_column(column, f"{entity.name}.{prop.name}")
         return column
 
     def _value(self, value: Literal | ParameterRef | Now) -> Any:

@@ -198,11 +198,6 @@ class IdDictionary:
             return [late[code - count] if code >= count else folded[code].as_py() for code in codes]
         return [folded[code].as_py() for code in codes]
 
-    def all_ids(self) -> pa.Array:
-        """Every id, in code order."""
-        with self._lock:
-            return self._all_ids()
-
     def order(self) -> npt.NDArray[np.int64]:
         """Integers that order as the ids do, found by code plus one; the first is 0, for no id at all.
 
@@ -267,11 +262,6 @@ class IdDictionary:
             parts.append(fresh)
         self._sorted = _Sorted.of(wide.concat(parts))
         self._tail = {}
-
-    def _all_ids(self) -> pa.Array:
-        if not self._tail:
-            return self._sorted.ids
-        return wide.concat([self._sorted.ids, pa.array(list(self._tail), pa.string())])
 
 
 def codes_key(lineage: str, files: tuple[str, ...], column: str) -> tuple[Hashable, ...]:

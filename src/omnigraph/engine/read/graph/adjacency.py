@@ -17,7 +17,6 @@ from omnigraph.engine.read.kernels import (
     Csr,
     Ints,
     PairTables,
-    degrees,
     expand_met,
     expand_slots,
     find_pairs,
@@ -156,7 +155,7 @@ class Adjacency(Struct, frozen=True, eq=False):
             _, owner = expand_slots(csr, nodes, mask, _anything)
             return np.bincount(owner, minlength=len(nodes))
         if known is None:
-            known = self.derived.degrees[key] = degrees(csr, mask)
+            known = self.derived.degrees[key] = sums_by_start(csr, mask)
         if len(nodes) and int(nodes.max()) >= len(known):
             inside = nodes < len(known)
             found = np.zeros(len(nodes), dtype=np.int64)
@@ -207,7 +206,7 @@ class Adjacency(Struct, frozen=True, eq=False):
         for part in self.parts:
             mask = part.first if kind == "pairs" else part.live
             if values is None:
-                sums = np.diff(part.csr.offsets) if mask is None else degrees(part.csr, mask)
+                sums = np.diff(part.csr.offsets) if mask is None else sums_by_start(part.csr, mask)
             else:
                 held = np.zeros(max(len(values), part.csr.neighbour_bound), dtype=np.int64)
                 held[: len(values)] = values

@@ -45,14 +45,6 @@ class Direction(StrEnum):
     IN = "in"
     BOTH = "both"
 
-    @property
-    def reverse(self) -> Direction:
-        """The direction that leads back."""
-        return _REVERSE[self]
-
-
-_REVERSE = {Direction.OUT: Direction.IN, Direction.IN: Direction.OUT, Direction.BOTH: Direction.BOTH}
-
 
 def direction_of(expand: Expand, from_source: bool) -> Direction:
     """Which way edges are followed when the expand starts at its source, or at its target."""

@@ -21,7 +21,7 @@ from omnigraph.catalog.types import Scalar
 from omnigraph.engine.read.columns.values import as_numpy
 from omnigraph.engine.read.context import Context
 from omnigraph.engine.read.frame import Frame
-from omnigraph.engine.read.kernels import Ints, distinct
+from omnigraph.engine.read.kernels import Ints, distinct, is_ascending
 from omnigraph.engine.read.operators.computed import column_of
 from omnigraph.engine.read.operators.ordering import sort_key
 from omnigraph.engine.read.operators.predicates import FrameRows
@@ -75,15 +75,11 @@ def group_rows(context: Context, frame: Frame, keys: Sequence[Expression], *, is
     if not keys:
         return Groups(frame, np.zeros(int(is_one or len(frame) > 0), np.int64), np.zeros(len(frame), np.int64))
     columns = [_key_numbers(context, frame, key) for key in keys]
-    if len(columns) == 1 and isinstance(keys[0], EntityId) and _is_ascending(columns[0]):
+    if len(columns) == 1 and isinstance(keys[0], EntityId) and is_ascending(columns[0]):
         everyone = np.arange(len(frame), dtype=np.int64)
         return Groups(frame, everyone, everyone)
     bounds = [int(column.max(initial=0)) + 1 for column in columns] if len(columns) > 1 else [0]
     return Groups(frame, *distinct(columns, bounds))
-
-
-def _is_ascending(column: Ints) -> bool:
-    return len(column) < 2 or bool((column[1:] > column[:-1]).all())
 
 
 def _key_numbers(context: Context, frame: Frame, key: Expression) -> Ints:

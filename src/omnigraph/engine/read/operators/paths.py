@@ -75,12 +75,12 @@ def _column(context: Context, value: PathValue, paths: Paths, numbers: Ints) -> 
     sizes[~absent] = paths.lengths[present] + 1
     nodes = paths.nodes[ranges(paths.offsets[present], paths.lengths[present] + 1)[0]]
     if value.part == "nodes":
-        return _lists(_node_ids(context, paths, nodes, sizes), sizes, absent)
+        return _lists(_node_ids(context, paths, nodes), sizes, absent)
     counts = np.maximum(sizes - 1, 0)
     edges = _edge_ids(context, paths, nodes, sizes[~absent])
     if value.part == "edges":
         return _lists(edges, counts, absent)
-    fields = [_lists(_node_ids(context, paths, nodes, sizes), sizes, absent), _lists(edges, counts, absent)]
+    fields = [_lists(_node_ids(context, paths, nodes), sizes, absent), _lists(edges, counts, absent)]
     return pa.StructArray.from_arrays(fields, names=["nodes", "edges"], mask=pa.array(absent))
 
 
@@ -90,7 +90,7 @@ def _lists(items: pa.Array, sizes: Ints, absent: Bools) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), items.cast(pa.string()), mask=mask)
 
 
-def _node_ids(context: Context, paths: Paths, nodes: Ints, sizes: Ints) -> pa.Array:
+def _node_ids(context: Context, paths: Paths, nodes: Ints) -> pa.Array:
     if paths.source_type == paths.target_type:
         return context.nodes(paths.source_type).dictionary.ids_of(nodes)
     # Two types: every path is one edge, from a node of the first to one of the second.

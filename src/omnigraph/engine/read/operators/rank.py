@@ -17,7 +17,7 @@ from omnigraph.engine.read.columns.nodes import NodeView
 from omnigraph.engine.read.columns.tables import TableView
 from omnigraph.engine.read.context import Context
 from omnigraph.engine.read.frame import Frame
-from omnigraph.engine.read.kernels import Ints
+from omnigraph.engine.read.kernels import Ints, is_ascending
 from omnigraph.engine.read.operators.ordering import Key, float_key, id_key, order_rows, tie_break_variables
 from omnigraph.engine.read.operators.positions import positions
 from omnigraph.engine.read.text.search import bm25_at, bm25_found
@@ -90,7 +90,7 @@ def _by_distance(context: Context, rank: Nearest, frame: Frame, limit: int | Non
             near, scores = near[known], scores[known]
         return Ranked(_frame_of(view, variable, near), scores, (_key(float_key(scores)),))
     places = positions(context, variable, frame.columns[variable])
-    ascending = _is_ascending(places)
+    ascending = is_ascending(places)
     near = nearest_candidates(context, rank, places if ascending else distinct_sorted(places), count)
     kept = np.searchsorted(places, near) if ascending else np.flatnonzero(np.isin(places, near))
     scores, known = distances(context, rank, places[kept])
@@ -128,10 +128,6 @@ def _best(scores: Floats, limit: int | None) -> Ints:
     return kept[held >= np.partition(held, len(held) - limit)[len(held) - limit]] if limit else kept[:0]
 
 
-def _is_ascending(values: npt.NDArray[Any]) -> bool:
-    return len(values) < 2 or bool((values[1:] > values[:-1]).all())
-
-
 def distinct_sorted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The distinct values, ascending; by a sort, which for many is far quicker than numpy's way by hashing."""
     ordered = np.sort(values)
@@ -151,7 +147,7 @@ def _fused(context: Context, rank: Rrf, frame: Frame, limit: int | None) -> Rank
         raise InputError("the k of rrf must be an integer above 0", code="param")
     column = frame.columns[variable]
     whole = _whole(context, variable, frame) is not None
-    ascending = whole or _is_ascending(column)
+    ascending = whole or is_ascending(column)
     nodes = column if ascending else distinct_sorted(column)
     each = frame if whole else Frame(len(nodes), {variable: nodes})
     arms = [_in_order(context, arm, variable, each, limit) for arm in (rank.first, rank.second)]

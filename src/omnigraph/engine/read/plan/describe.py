@@ -1,14 +1,8 @@
-"""Predicates and expands in words, for the notes an execution keeps."""
+"""Expands in words, for the notes an execution keeps."""
 
 from __future__ import annotations
 
-from omnigraph.plan.explain import show_predicate
-from omnigraph.plan.operators import Expand, Predicate
-
-
-def describe(predicate: Predicate) -> str:
-    """A predicate as it would be written in a query."""
-    return show_predicate(predicate)
+from omnigraph.plan.operators import Expand
 
 
 def describe_expand(expand: Expand, from_source: bool = True) -> str:

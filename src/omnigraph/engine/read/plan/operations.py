@@ -18,8 +18,9 @@ from omnigraph.engine.read.operators.lookup import equality
 from omnigraph.engine.read.plan.cost import (
     Reason,
 )
-from omnigraph.engine.read.plan.describe import describe, describe_expand
+from omnigraph.engine.read.plan.describe import describe_expand
 from omnigraph.engine.read.plan.prepare import Clause
+from omnigraph.plan.explain import show_predicate
 from omnigraph.plan.operators import (
     Expand,
     Predicate,
@@ -73,7 +74,7 @@ class Join(Struct, frozen=True, eq=False):
 
     def detail(self) -> str:
         """What it works on."""
-        return describe(self.link.clause.predicate)
+        return show_predicate(self.link.clause.predicate)
 
 
 class ExpandAll(Struct, frozen=True, eq=False, dict=True):
@@ -150,7 +151,7 @@ class Filter(Struct, frozen=True, eq=False):
 
     def detail(self) -> str:
         """What it works on."""
-        return describe(self.clause.predicate)
+        return show_predicate(self.clause.predicate)
 
 
 class AntiJoin(Struct, frozen=True, eq=False):
@@ -208,7 +209,7 @@ class Alias(Struct, frozen=True, eq=False):
 
     def detail(self) -> str:
         """What it works on."""
-        return describe(self.clause.predicate)
+        return show_predicate(self.clause.predicate)
 
 
 class Project(Struct, frozen=True, eq=False):

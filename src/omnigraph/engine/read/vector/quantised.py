@@ -271,9 +271,6 @@ class Chosen(Struct, frozen=True):
         return total - (0 if self.without is None else len(self.without))
 
 
-ALL = Chosen()
-
-
 def narrow(
     sketch: Sketch, query: Singles, chosen: Chosen, count: int, known: float, measure: Measure
 ) -> tuple[Ints, float]:

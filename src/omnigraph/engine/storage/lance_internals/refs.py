@@ -62,11 +62,6 @@ class Refs:
             self._known[path] = found
         return {unquote(file.removesuffix(_SUFFIX)): ref for file, (_, ref) in sorted(found.items())}
 
-    def forget(self) -> None:
-        """Read all of them again."""
-        with self._lock:
-            self._known.clear()
-
 
 def _parsed(text: str, path: str) -> Ref:
     try:
