@@ -25,7 +25,7 @@ from omnigraph.engine.commit.request import Stage, TablePointer
 from omnigraph.engine.coordination.intent import WriterKind
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.rules.patches import complete
-from omnigraph.engine.rules.validate import ChangeSet, Finding, TableChange, findings, refuse_rows, validate
+from omnigraph.engine.rules.validate import ChangeSet, TableChange, refuse_rows, validate
 from omnigraph.engine.storage.folding import fold_small
 from omnigraph.engine.storage.fragments import read_fragment_rows
 from omnigraph.engine.storage.handle import Addresses, TableHandle
@@ -44,7 +44,7 @@ from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.overlay import Marks
 from omnigraph.engine.write.rows import PendingTable, Resolved, Under, WriteKind
 from omnigraph.engine.write.staging import Staging, TableWrite
-from omnigraph.errors import InternalError
+from omnigraph.errors import ExpectedVersionMismatchError, InternalError
 from omnigraph.ids import CommitId, TableKey, check_text, now_micros, stored_branch
 from omnigraph.interrupts import nothing
 
@@ -233,10 +233,6 @@ class Transaction:
         self.settle()
         self.check()
 
-    def findings(self) -> list[Finding]:
-        """Every rule that what was gathered would break, as data; nothing may be gathered afterwards."""
-        return findings(self.catalog, self.settle(), self.view)
-
     def settle(self) -> ChangeSet:
         """Look up what is still unknown of the rows gathered, once, and decide what each table's change is."""
         if self._changes is None:
@@ -295,6 +291,18 @@ class Transaction:
         """The versions of the tables that were only read."""
         pointed = {pointer.entry.table_key for pointer in self.pointers}
         return {key: version for key, version in self.expected.items() if key not in self.writes and key not in pointed}
+
+    def hold_strict(self, bound: dict[TableKey, int]) -> None:
+        """Let strict changes stay bound to the versions that the first attempt saw, which `bound` remembers.
+
+        Raises:
+            ExpectedVersionMismatchError: a table has another version since.
+        """
+        for key in self.strict_tables:
+            version = self.snapshot.entry(key).version
+            expected = bound.setdefault(key, version)
+            if expected != version:
+                raise ExpectedVersionMismatchError(table_key=key, expected=expected, actual=version)
 
     @property
     def strict_tables(self) -> list[TableKey]:

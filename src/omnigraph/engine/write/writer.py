@@ -30,7 +30,6 @@ from omnigraph.engine.write.transaction import Transaction, WriteRequest, Writte
 from omnigraph.errors import (
     ConflictError,
     ExecutionError,
-    ExpectedVersionMismatchError,
     GraphError,
     MergeBaseError,
     PreconditionFailedError,
@@ -165,9 +164,9 @@ class _Attempts:
         transaction.check()
         self._involved = list(transaction.expected)
         if self._base is not None:
-            self._hold_strict(transaction)
+            transaction.hold_strict(self._strict)
         self._strip_settings(transaction)
-        self._hold_strict(transaction)
+        transaction.hold_strict(self._strict)
         self._working(staging.finish)
         transaction.leave_unchanged()
 
@@ -195,14 +194,6 @@ class _Attempts:
             self._take_mutexes(_mutex_keys(transaction.writes, branch))
             strip(self._recovery, branch, found, self._request.actor)
             raise StaleWrite(ConflictError("the tables were changed by their upkeep — retry"), counts=False)
-
-    def _hold_strict(self, transaction: Transaction) -> None:
-        """A strict change stays bound to the version its first attempt saw."""
-        for key in transaction.strict_tables:
-            version = transaction.snapshot.entry(key).version
-            bound = self._strict.setdefault(key, version)
-            if bound != version:
-                raise ExpectedVersionMismatchError(table_key=key, expected=bound, actual=version)
 
     def _queue_up(self, tables: Iterable[TableKey]) -> None:
         """When others of this process are at the tables, preparing now would only be repeated."""
