@@ -257,6 +257,8 @@ class Group:
     def _prepare(self, transaction: Transaction) -> None:
         layer = Layer()
         self.left, ran = (), 0
+        for member in self.members:
+            member.listed = None  # An earlier attempt may have come to some that this one leaves.
         while ran < len(self.members) or self._arrived():
             if layer.rows > LAYER_ROWS_MAX:
                 self.left = self.members[ran:]

@@ -202,6 +202,34 @@ def test_who_follows_an_interrupted_leader_is_written_once(
     assert graph.history.show(told.commit_id)
 
 
+def test_who_was_left_by_a_second_attempt_is_not_taken_for_written_by_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt had room for all, the second for one, and its leader is interrupted once it is published."""
+    plain, attempts = group.Group._prepare, []
+
+    def prepare(self: group.Group, transaction: Any) -> None:
+        attempts.append(len(self.members))
+        if len(attempts) == 2:
+            monkeypatch.setattr(group, "LAYER_ROWS_MAX", 0)
+        plain(self, transaction)
+        if len(attempts) == 1:
+            with connect(graph.uri) as other:
+                other.mutate(ADD, {"name": "other", "badge": None})
+
+    def interrupted(self: group.Member[Any], committed: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group.Group, "_prepare", prepare)
+    monkeypatch.setattr(group.Member, "settle", interrupted)
+    running = at_once(graph, [adding(graph, "ann"), adding(graph, "bob")])
+    assert attempts == [2, 2]
+    graph.refresh()
+    names = [row["p.name"] for row in graph.query(BADGES)]
+    told = [name for name, each in zip(("ann", "bob"), running, strict=True) if each.exception() is None]
+    assert names == sorted({"ann", "other", *told})
+
+
 def test_those_of_another_kind_go_with_the_next_leader() -> None:
     queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []
