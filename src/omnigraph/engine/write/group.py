@@ -11,6 +11,7 @@ its own outcome once the commit is there. Nobody waits for company: a write that
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -101,7 +102,9 @@ class Member(Place, Generic[T]):
     def __init__(self, joining: Joining[T], *, apart: bool = False) -> None:
         super().__init__(object() if apart else joining.context.catalog, patience())
         self.joining = joining
+        self._thread = threading.get_ident()
         self.group: str | None = None
+        """What the commit that it becomes a part of is called, so that it can be found."""
         self.independent = False
         """True when no write that was not published yet had a part in how this one was judged."""
         self.listed: CommitWrite | None = None
@@ -163,12 +166,22 @@ class Member(Place, Generic[T]):
 
     def write_alone(self) -> None:
         """Write it by itself after all."""
-        self._error = None
+        self._error, self.listed, self.group = None, None, new_ulid()
         try:
-            self._written = self.joining.alone()
+            self._written = replace(self.joining, prepare=self._prepare_alone).alone()
         except Exception as refused:  # noqa: BLE001 - told to its caller
             self._error = refused
         self.finish()
+
+    def _prepare_alone(self, transaction: Transaction) -> T:
+        """Its program; where another thread runs it, the commit says whose it is, as that of a group does."""
+        self._value = self.joining.prepare(transaction)
+        if threading.get_ident() != self._thread:
+            named = {**transaction.request.properties, GROUP: str(self.group)}
+            with detached():
+                transaction.request = replace(transaction.request, properties=named)
+            self.listed = self.joining.listed(self._value, named)
+        return self._value
 
     def outcome(self) -> Written[T]:
         """What became of it; asked by its own caller.

@@ -230,6 +230,33 @@ def test_who_was_left_by_a_second_attempt_is_not_taken_for_written_by_it(
     assert names == sorted({"ann", "other", *told})
 
 
+@pytest.mark.parametrize("after", [True, False], ids=["after it was published", "before"])
+def test_who_was_written_alone_by_an_interrupted_leader_is_written_once(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    graph.mutate(ADD, {"name": "ann", "badge": 1})
+    plain, queue = group.Member.write_alone, queue_of(graph)
+
+    def interrupted(self: group.Member[Any]) -> None:
+        if after:
+            plain(self)
+            self.done = False
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group.Member, "write_alone", interrupted)
+    count = 'query count() { update Person set { badge: badge + 1 } where name = "ann" }'
+    with ThreadPoolExecutor(1) as pool:
+        with queue.held():
+            counting = pool.submit(graph.mutate, count)
+            while not queue.length:
+                time.sleep(0.001)
+            with pytest.raises(KeyboardInterrupt):
+                queue._lead(lambda members, more: group.Group(members, more).carry_out())
+        told = counting.result()
+    assert [row["p.badge"] for row in graph.query(BADGES)] == [2]
+    assert (told.affected_nodes, graph.history.list(limit=1)[0].graph_commit_id) == (1, told.commit_id)
+
+
 def test_those_of_another_kind_go_with_the_next_leader() -> None:
     queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []
