@@ -199,6 +199,8 @@ class Member(Place, Generic[T]):
 
     def _found(self) -> Written[T]:
         """What became of it although its leader could not tell: it is in the history, or is written now."""
+        if self.group is None:
+            return self.joining.alone()  # Nobody had begun with it.
         context, branch = self.joining.context, self.joining.request.branch
         settle(context.recovery, lambda intent: intent.commit_properties.get(GROUP) == self.group)
         history = context.manifest.history

@@ -257,6 +257,28 @@ def test_who_was_written_alone_by_an_interrupted_leader_is_written_once(
     assert (told.affected_nodes, graph.history.list(limit=1)[0].graph_commit_id) == (1, told.commit_id)
 
 
+def test_who_was_left_before_anybody_began_waits_for_no_other_write(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be unfinished of it, and what others have unfinished is not its business."""
+    asked: list[object] = []
+    monkeypatch.setattr(group, "settle", lambda *_: asked.append(1))
+
+    def interrupted(members: Any, more: Any) -> Any:
+        raise KeyboardInterrupt
+
+    queue = queue_of(graph)
+    with ThreadPoolExecutor(1) as pool:
+        with queue.held():
+            running = pool.submit(adding(graph, "ann"))
+            while not queue.length:
+                time.sleep(0.001)
+            with pytest.raises(KeyboardInterrupt):
+                queue._lead(interrupted)
+        assert running.result().affected_nodes == 1
+    assert asked == []
+
+
 def test_those_of_another_kind_go_with_the_next_leader() -> None:
     queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []
