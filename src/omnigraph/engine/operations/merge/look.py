@@ -219,7 +219,10 @@ def _sides(context: GraphContext, plan: MergePlan, theirs: Snapshot, view: Snaps
         if {(each.entry(key).path, each.entry(key).incarnation) for each in (theirs, *parted.values())} != {
             (entry.path, entry.incarnation)
         }:
-            raise ConflictError(f"'{key}' of '{plan.source}' is another table than that of '{plan.target}'")
+            raise ConflictError(
+                f"the type of '{key}' was dropped and another has its name since the states that would be compared:"
+                " name a newer commit, or change the entities by a mutation"
+            )
     ancestors = Ancestors.of(partial(commit_graph, context.manifest), plan.base_commits)
     return Sides(states[0], states[1], ancestors, cache(partial(_parted, context)), view.locate)
 
