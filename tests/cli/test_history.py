@@ -62,6 +62,24 @@ def test_the_feed_on_the_command_line(root: Path, tmp_path: Path) -> None:
     assert (refused.code, json.loads(refused.out)["code"]) == (1, "bad_request")
 
 
+def test_what_ends_a_feed_is_a_line_of_it(root: Path) -> None:
+    """Whoever reads line by line reads the last one too."""
+    add(root, "ann")
+    call("schema", "apply", "--store", root, "--schema", _with_a_nickname(root))
+    followed = call("changes", "follow", "--start", "beginning", "--json", root)
+    *told, last = map(json.loads, followed.out.splitlines())
+    assert (followed.code, [sorted(each) for each in told]) == (1, [["cause", "changes"], ["cursor"]])
+    assert "changed the schema" in last["error"]
+
+
+def _with_a_nickname(root: Path) -> Path:
+    file = root.parent / "with-nick.pg"
+    file.write_text(
+        call("schema", "show", "--store", root).out.replace("name: String @key", "name: String @key nick: String?")
+    )
+    return file
+
+
 def test_a_commit_is_told_in_pages(root: Path, tmp_path: Path) -> None:
     lines = tmp_path / "people.jsonl"
     lines.write_text("".join(f'{{"type":"Person","data":{{"name":"p{number}"}}}}\n' for number in range(5)))

@@ -96,6 +96,21 @@ def test_a_file_of_resolutions_settles_conflicts(graph: Graph, tmp_path: Path) -
     assert ada.to_pylist() == [{"age": 40, "city": "London"}]
 
 
+def test_a_file_of_resolutions_may_hold_any_text(graph: Graph, tmp_path: Path) -> None:
+    """Other ends of lines than those of the file are part of a value."""
+    change = "query q($city: String) { update Person set { city: $city } where name = $name }"
+    for branch, city in (("main", "a\u2028b"), ("review", "c\x85d\x1c")):
+        graph.mutate(change.replace("$name", '"ada"'), {"city": city}, branch=branch)
+    listed = tmp_path / "conflicts.jsonl"
+    call("branch", "conflicts", "review", "--store", graph.uri, "--out", listed)
+    [line] = listed.read_bytes().splitlines()
+    for end in (b"\n", b"\r\n"):
+        listed.write_bytes(line[:-1] + b', "take": "theirs"}' + end)
+        done = call("branch", "merge", "review", "--store", graph.uri, "--resolve", listed, "--dry-run", "--json")
+        assert (done.code, done.err) == (0, "")
+        assert json.loads(done.out)["resolved"] == {"theirs": 1}
+
+
 def test_a_resolution_of_another_state_is_refused(graph: Graph, tmp_path: Path) -> None:
     disagree(graph)
     listed = tmp_path / "conflicts.jsonl"

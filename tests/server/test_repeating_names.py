@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.server.serving import ADD, PEOPLE, InProcess, lose_the_answers, wait_for
-from tests.server.test_repeating import Held, keyed
+from tests.server.test_repeating import Held, keyed, people
 from tests.server.test_statuses import policed
 
 from omnigraph.engine.storage.objects import ObjectStore
@@ -353,6 +353,65 @@ def test_a_key_that_is_used_again_after_its_time_is_carried_out_once(open_server
     assert (again.status_code, "idempotency-replayed" in again.headers) == (200, False)
     assert open_server.server.state.requests["default"].sweep() == 0
     assert keyed(open_server, "k", "dan").headers["idempotency-replayed"] == "true"
+
+
+def a_day_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of yesterday are free again, and what they have left is still there."""
+    now = requests_seen.now_micros
+    monkeypatch.setattr(requests_seen, "now_micros", lambda: now() + 25 * 3_600_000_000)
+
+
+def dying(ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Let a request come to nothing, in a way that does not tell."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(what, die)
+        assert ask().status_code == 500
+
+
+def test_a_key_that_is_used_again_after_its_time_does_not_find_what_it_did_before(
+    open_server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = keyed(open_server, "k", "dan").json()["commit"]
+    a_day_passes(monkeypatch)
+    dying(lambda: keyed(open_server, "k", "eve"), monkeypatch, "omnigraph.graph.Graph.mutate")
+    again = keyed(open_server, "k", "eve")
+    assert (again.status_code, "idempotency-replayed" in again.headers) == (200, False)
+    assert again.json()["commit"] != first
+    assert "eve" in people(open_server)
+    lose_the_answers(open_server)
+    assert keyed(open_server, "k", "eve").json() == again.json(), "its own it does find"
+
+
+@KINDS
+def test_a_creation_under_a_key_of_another_day_is_carried_out(
+    open_server: InProcess, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def ask() -> Any:
+        return open_server.post(kind, {"name": "it"}, headers=KEY)
+
+    assert ask().status_code == 200
+    remove(open_server, kind)
+    a_day_passes(monkeypatch)
+    dying(ask, monkeypatch, f"omnigraph.verbs.create_{'branch' if kind == 'branches' else 'tag'}")
+    assert ask().status_code == 200
+    assert "it" in names(open_server)[kind]
+
+
+def test_a_load_that_fails_leaves_the_branch_that_its_key_made_another_day(
+    open_server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(data: dict[str, Any]) -> int:
+        body = {"data": json.dumps({"type": "Person", "data": data}), "branch": "it", "from": "main", "mode": "append"}
+        return open_server.post("load", body, headers=KEY).status_code
+
+    assert ask({"name": "dan"}) == 200
+    a_day_passes(monkeypatch)
+    assert ask({"name": "eve", "age": "old"}) == 400
+    assert "it" in names(open_server)["branches"]
 
 
 def test_a_branch_that_moved_after_it_was_merged_is_not_deleted(

@@ -70,8 +70,8 @@ def test_an_abandoned_request_is_found_among_the_writes_of_a_commit(serve: Calla
     server = serve(group_writes=True)
     answers = at_once(server, [adding(server, "p0", **{"Idempotency-Key": "k0"}), adding(server, "p1")])
     (commit,) = {each.json()["commit"] for each in answers}
-    name = server.graph.history.show(commit).writes[0].properties["request"]
-    found = commit_of(server.graph, "main", Note(name, 1, "d", True, 0))
+    name, began = server.graph.history.show(commit).writes[0].properties["request"].split(".")
+    found = commit_of(server.graph, "main", Note(name, 1, "d", True, int(began)))
     assert found is not None
     assert (found[0].graph_commit_id, found[1] and found[1].nodes) == (commit, 1)
 

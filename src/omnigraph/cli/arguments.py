@@ -71,6 +71,11 @@ def wants_json(words: Sequence[str]) -> bool:
     return ("--format", "json") in pairwise(before_literals)
 
 
+def wants_lines(words: Sequence[str]) -> bool:
+    """True for the verb whose JSON is read line by line, so that a failure is one line of it."""
+    return tuple(words[:2]) == ("changes", "follow")
+
+
 def _split_leading(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The global flags in front of the verb, and everything from the verb on."""
     leading: list[str] = []

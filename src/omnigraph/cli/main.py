@@ -10,6 +10,7 @@ import errno
 import functools
 import gc
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from omnigraph.cli.arguments import settle, wants_json
+from omnigraph.cli.arguments import settle, wants_json, wants_lines
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, USAGE, exit_code
 from omnigraph.errors import GraphError, InternalError
 
@@ -112,7 +113,7 @@ def run(words: Sequence[str]) -> int:
     except GraphError as error:
         if os.environ.get(TRACEBACK):
             raise
-        return report(error, as_json=wants_json(line.words))
+        return report(error, line.words)
     except BrokenPipeError:
         _let_go_of_output()
         return FAILURE
@@ -128,7 +129,7 @@ def run(words: Sequence[str]) -> int:
         cause = InternalError(
             f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where it happened)"
         )
-        return report(cause, as_json=wants_json(line.words))
+        return report(cause, line.words)
 
 
 def _is_text(word: str) -> bool:
@@ -143,15 +144,16 @@ def _let_go_of_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def report(error: GraphError, *, as_json: bool) -> int:
+def report(error: GraphError, words: Sequence[str]) -> int:
     """Print an error for the caller, the way the surface it asked for has it, and return the exit code."""
     typer.echo(f"error: {error.message}", err=True)
-    if as_json:
+    if wants_json(words):
         from omnigraph.cli.output import to_json
         from omnigraph.wire import error_output
 
+        told = error_output(error)
         try:
-            typer.echo(to_json(error_output(error)))
+            typer.echo(json.dumps(told, ensure_ascii=False) if wants_lines(words) else to_json(told))
         except OSError:
             # The sentence is on standard error already.
             _let_go_of_output()

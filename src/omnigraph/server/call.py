@@ -319,7 +319,7 @@ async def _attempt(call: Call, write: Write, note: Note | None) -> Answer:
                 _demand_same(note, write.about_now(call))
             hear = write.receipt
             with (
-                attaching({ATTACHED: note.name, KEY: note.key}),
+                attaching({ATTACHED: note.request, KEY: note.key}),
                 foretelling(lambda report: {} if hear is None else hear.keep(seen, note, report)),
             ):
                 return Answer(200, write.work(note))

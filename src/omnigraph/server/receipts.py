@@ -1,8 +1,8 @@
 """The answer to a write, kept before the write is published, so that it can be given again whatever dies when.
 
-A server that dies between a commit and its answer leaves a note that says nothing. The commit carries the note's name,
-and what its caller was to be told: in a property of the commit where that is short, in a file beside the note where it
-is long. Only what the request does not say already is kept.
+A server that dies between a commit and its answer leaves a note that says nothing. The commit carries the name of its
+request, and what its caller was to be told: in a property of the commit where that is short, in a file beside the note
+where it is long. Only what the request does not say already is kept.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Receipt(Struct, frozen=True):
 
 def _answers(properties: Mapping[str, str], note: Note) -> bool:
     """Whether a commit of these properties, or one of its writes, answers the request of a note."""
-    return properties.get(ATTACHED) == note.name or note.name in properties.get(WRITES, "")
+    return properties.get(ATTACHED) == note.request or note.request in properties.get(WRITES, "")
 
 
 def commit_of(graph: Graph, branch: str, note: Note) -> tuple[CommitRecord, CommitWrite | None] | None:
@@ -105,10 +105,10 @@ def _commit_on(graph: Graph, branch: str, note: Note) -> tuple[CommitRecord, Com
     except BranchNotFoundError:
         return None
     for commit in commits:
-        if commit.properties.get(ATTACHED) == note.name:
+        if commit.properties.get(ATTACHED) == note.request:
             return commit, None
         for write in commit.writes:
-            if write.properties.get(ATTACHED) == note.name:
+            if write.properties.get(ATTACHED) == note.request:
                 return commit, write
         if commit.created_at < note.began - _LOOK_BACK_MICROS:
             return None

@@ -2,11 +2,13 @@
 
 A note is made before the write begins and completed when it is answered; creating it is a conditional put, so of two
 equal requests one does the work. A note whose server died tells nothing about the write, so the graph is asked: each
-commit carries the note's name (`ATTACHED`), and what has a name of its own, a branch or a tag, is told from another one
-of that name by what the note says it was `about`. Notes are taken over by a further attempt, never replaced, so that of
-two who find one abandoned one goes on. One whose request is refused before anything happened is taken away where the
-store can do so safely, so that refusals use nothing up. What could not be written into a note is owed: it is answered
-from memory here, and written once the store takes it, so that other servers do not wait for as long as this one lives.
+commit carries the name of its request (`ATTACHED`), and what has a name of its own, a branch or a tag, is told from
+another one of that name by what the note says it was `about`. A key that is used again when its time is over stands for
+another request, which does not take for its own what the earlier one has left in the graph. Notes are taken over by a
+further attempt, never replaced, so that of two who find one abandoned one goes on. One whose request is refused before
+anything happened is taken away where the store can do so safely, so that refusals use nothing up. What could not be
+written into a note is owed: it is answered from memory here, and written once the store takes it, so that other servers
+do not wait for as long as this one lives.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class Note(Struct, frozen=True):
     """One attempt at one request, ours to complete."""
 
     name: str
+    """Where the notes of its key lie."""
     attempt: int
     digest: str
     taken_over: bool
@@ -76,6 +79,11 @@ class Note(Struct, frozen=True):
     older release does not say."""
     mark: str = ""
     """What no other note has, so that whoever settles it later knows it as its own."""
+
+    @property
+    def request(self) -> str:
+        """What all attempts at the request have in common, and no earlier or later request with its key."""
+        return f"{self.name}.{self.began}"
 
     @property
     def path(self) -> str:
@@ -135,7 +143,7 @@ class RequestsSeen:
             attempt += 1
             if found["state"] != "withdrawn" and not taken_over:
                 taken_over, named = True, found.get("about")
-            began = min(began, int(found["began"]))
+            began = int(found["began"])
         raise HttpRefusal(409, "this Idempotency-Key was tried too often: use a new key")
 
     def answered(self, *, actor: str | None, key: str, digest: str) -> Answer | None:
@@ -219,11 +227,11 @@ class RequestsSeen:
     def foretell(self, note: Note, text: str) -> None:
         """Keep what the request is going to be answered, should nobody live to complete its note."""
         self._bytes += len(text)
-        self._objects.write_text(_receipt_path(note.name, note.attempt), text)
+        self._objects.write_text(_receipt_path(note.request, note.attempt), text)
 
     def foretold(self, note: Note) -> str | None:
         """What the newest attempt before this one was going to answer, where it came so far."""
-        earlier = (_receipt_path(note.name, attempt) for attempt in reversed(range(note.attempt)))
+        earlier = (_receipt_path(note.request, attempt) for attempt in reversed(range(note.attempt)))
         return next((text for text in map(self._objects.read_text_if_exists, earlier) if text is not None), None)
 
     def renew(self, note: Note) -> None:
@@ -304,7 +312,7 @@ class RequestsSeen:
             if made is None or time.monotonic() - made > LEASE_SECONDS / 2 or not young:
                 return False
             try:
-                self._objects.delete(_receipt_path(note.name, note.attempt))
+                self._objects.delete(_receipt_path(note.request, note.attempt))
                 self._objects.delete(note.path)
             except GraphError:
                 return False
@@ -321,8 +329,8 @@ class RequestsSeen:
         """
         limit = datetime.now(UTC) - KEPT
         found = {str(each["path"]).rpartition("/")[2]: each for each in self._objects.entries(layout.REQUESTS_DIR)}
-        young = {_request_of(file) for file, each in found.items() if each["last_modified"] >= limit}
-        old = [file for file in found if _request_of(file) not in young]
+        young = {_key_of(file) for file, each in found.items() if each["last_modified"] >= limit}
+        old = [file for file in found if _key_of(file) not in young]
         for file in old:
             self._objects.delete(f"{layout.REQUESTS_DIR}/{file}")
             found.pop(file)
@@ -347,8 +355,8 @@ def _name(actor: str | None, key: str) -> str:
     return hashlib.sha256(json.dumps([actor, key]).encode()).hexdigest()
 
 
-def _request_of(file: str) -> str:
-    """The request a file belongs to; what is said of a branch belongs to none."""
+def _key_of(file: str) -> str:
+    """The key, as notes have it, that a file belongs to; what is said of a branch belongs to none."""
     return file if file.startswith("branch-") else file.partition(".")[0]
 
 
@@ -360,8 +368,8 @@ def _path(name: str, attempt: int) -> str:
     return f"{layout.REQUESTS_DIR}/{name}.{attempt}.json"
 
 
-def _receipt_path(name: str, attempt: int) -> str:
-    return f"{layout.REQUESTS_DIR}/{name}.{attempt}.receipt.json"
+def _receipt_path(request: str, attempt: int) -> str:
+    return f"{layout.REQUESTS_DIR}/{request}.{attempt}.receipt.json"
 
 
 def _running(note: Note) -> str:

@@ -194,7 +194,8 @@ def read_resolutions(path: str) -> list[dict[str, Any]]:
         InputError: the file cannot be read, or a line is not an object.
     """
     found = []
-    for number, line in enumerate(read_text(path, what="resolutions").splitlines(), start=1):
+    # Values may hold what else counts as the end of a line, such as U+2028, which JSON leaves as it is.
+    for number, line in enumerate(read_text(path, what="resolutions").split("\n"), start=1):
         if not line.strip():
             continue
         try:

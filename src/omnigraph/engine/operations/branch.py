@@ -149,12 +149,28 @@ def _origin(context: GraphContext, parent: BranchName, at: Moment) -> Snapshot:
     history = context.manifest.history
     commit = history.commit_at(at, parent)
     origin = history.whole_snapshot(commit)
-    if context.catalog_of(origin, past=True).schema_hash != context.catalog.schema_hash:
+    same_hash = context.catalog_of(origin, past=True).schema_hash == context.catalog.schema_hash
+    if not same_hash or not _same_columns(origin, context.manifest.snapshot()):
         raise ConflictError(
             f"the schema has been changed since commit {commit.graph_commit_id}, and all branches share one schema:"
             " choose a newer commit"
         )
     return origin
+
+
+def _same_columns(one: Snapshot, other: Snapshot) -> bool:
+    """Whether the tables of two states of one schema are the same ones and have the same columns.
+
+    What was dropped and added again has the name it had, and nothing else in common with what it was.
+    """
+    for key, entry in one.entries.items():
+        found = other.entry(key)
+        if (found.path, found.incarnation) != (entry.path, entry.incarnation):
+            return False
+        same = (found.branch, found.version) == (entry.branch, entry.version)
+        if not same and one.open(key).first_numbers != other.open(key).first_numbers:
+            return False
+    return True
 
 
 def delete_branch(

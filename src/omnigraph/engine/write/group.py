@@ -11,6 +11,7 @@ its own outcome once the commit is there. Nobody waits for company: a write that
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -32,7 +33,6 @@ from omnigraph.engine.write.transaction import Transaction, WriteRequest, Writte
 from omnigraph.engine.write.writer import Written, write
 from omnigraph.errors import (
     ConflictError,
-    ExpectedVersionMismatchError,
     GraphError,
     InternalError,
     RecoveryRequiredError,
@@ -101,7 +101,9 @@ class Member(Place, Generic[T]):
     def __init__(self, joining: Joining[T], *, apart: bool = False) -> None:
         super().__init__(object() if apart else joining.context.catalog, patience())
         self.joining = joining
+        self._thread = threading.get_ident()
         self.group: str | None = None
+        """What the commit that it becomes a part of is called, so that it can be found."""
         self.independent = False
         """True when no write that was not published yet had a part in how this one was judged."""
         self.listed: CommitWrite | None = None
@@ -123,7 +125,7 @@ class Member(Place, Generic[T]):
             joining.request.cancellation.check()
             self._value = joining.prepare(mine)
             mine.validate()
-            self._hold_strict(mine)
+            mine.hold_strict(self._strict)
         except VersionReclaimedError:
             raise  # What all of them read is gone.
         except Exception as refused:  # noqa: BLE001 - whatever stops one write is told to its caller, and to no other
@@ -138,14 +140,6 @@ class Member(Place, Generic[T]):
                 self.listed = joining.listed(self._value, self.properties)
         finally:
             group.depend_on(mine.expected)
-
-    def _hold_strict(self, mine: Transaction) -> None:
-        """A strict change stays bound to the version its first attempt saw, as it does when written by itself."""
-        for key in mine.strict_tables:
-            version = mine.snapshot.entry(key).version
-            bound = self._strict.setdefault(key, version)
-            if bound != version:
-                raise ExpectedVersionMismatchError(table_key=key, expected=bound, actual=version)
 
     # --- how it ended ----------------------------------------------------------------------------------------------
 
@@ -163,12 +157,22 @@ class Member(Place, Generic[T]):
 
     def write_alone(self) -> None:
         """Write it by itself after all."""
-        self._error = None
+        self._error, self.listed, self.group = None, None, new_ulid()
         try:
-            self._written = self.joining.alone()
+            self._written = replace(self.joining, prepare=self._prepare_alone).alone()
         except Exception as refused:  # noqa: BLE001 - told to its caller
             self._error = refused
         self.finish()
+
+    def _prepare_alone(self, transaction: Transaction) -> T:
+        """Its program; where another thread runs it, the commit says whose it is, as that of a group does."""
+        self._value = self.joining.prepare(transaction)
+        if threading.get_ident() != self._thread:
+            named = {**transaction.request.properties, GROUP: str(self.group)}
+            with detached():
+                transaction.request = replace(transaction.request, properties=named)
+            self.listed = self.joining.listed(self._value, named)
+        return self._value
 
     def outcome(self) -> Written[T]:
         """What became of it; asked by its own caller.
@@ -186,6 +190,8 @@ class Member(Place, Generic[T]):
 
     def _found(self) -> Written[T]:
         """What became of it although its leader could not tell: it is in the history, or is written now."""
+        if self.group is None:
+            return self.joining.alone()  # Nobody had begun with it.
         context, branch = self.joining.context, self.joining.request.branch
         settle(context.recovery, lambda intent: intent.commit_properties.get(GROUP) == self.group)
         history = context.manifest.history
@@ -257,6 +263,8 @@ class Group:
     def _prepare(self, transaction: Transaction) -> None:
         layer = Layer()
         self.left, ran = (), 0
+        for member in self.members:
+            member.listed = None  # An earlier attempt may have come to some that this one leaves.
         while ran < len(self.members) or self._arrived():
             if layer.rows > LAYER_ROWS_MAX:
                 self.left = self.members[ran:]

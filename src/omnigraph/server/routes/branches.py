@@ -75,7 +75,7 @@ async def create_branch(request: Request) -> Response:
         return done
 
     def found(note: Note) -> Mapping[str, Any] | None:
-        return done if was_made_for(call.graph.context, name, note.name) else None
+        return done if was_made_for(call.graph.context, name, note.request) else None
 
     return await run_write(call, Write(name, BRANCH_WORK_BYTES, digest_of(call, raw), work, found=found))
 

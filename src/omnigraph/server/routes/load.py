@@ -152,12 +152,12 @@ class _Loading:
         missing = self.branch not in graph.branches.list()
         if missing and self.base is None:
             raise _missing(self.branch)
-        if missing and note is not None and note.taken_over and was_made_for(graph.context, self.branch, note.name):
+        if missing and note is not None and note.taken_over and was_made_for(graph.context, self.branch, note.request):
             raise BranchNotFoundError(f"branch '{self.branch}', which this request had made, was deleted since")
         if missing:
             graph.branches.create(self.branch, named_branch(self.base), actor=actor)
         # Also when an earlier attempt at this request made it and came no further.
-        self._creates = missing or (note is not None and made_for(graph.context, self.branch, note.name))
+        self._creates = missing or (note is not None and made_for(graph.context, self.branch, note.request))
         began_at = graph.snapshot(self.branch).head if self._creates else None
         try:
             return graph.load(
@@ -183,7 +183,7 @@ class _Loading:
                 return  # Somebody else has written to it meanwhile.
             graph.branches.delete(self.branch, actor=self.call.actor)
             if note is not None:
-                forget_gone(graph.context.store.objects, note.name)
+                forget_gone(graph.context.store.objects, note.request)
         except GraphError as exc:
             _log.warning("branch '%s' of a load that failed is left: %s", self.branch, exc)
 

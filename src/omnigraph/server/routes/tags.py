@@ -57,7 +57,7 @@ async def create_tag(request: Request) -> Response:
         return tag_output(call.graph.tags.create(body.name, body.at, branch, actor=call.actor, message=body.message))
 
     def found(note: Note) -> Mapping[str, Any] | None:
-        tag = tag_made_for(call.graph.context, body.name, note.name)
+        tag = tag_made_for(call.graph.context, body.name, note.request)
         return None if tag is None else tag_output(tag)
 
     return await run_write(call, Write(branch, BRANCH_WORK_BYTES, digest_of(call, raw), work, found=found))

@@ -258,6 +258,25 @@ def test_a_branch_begins_at_a_commit_a_tag_or_a_time(graph: omnigraph.Graph) -> 
     assert graph.maintenance.verify().clean
 
 
+@pytest.mark.parametrize("dropped", ["nick: String?", "node Pet { name: String @key }"])
+def test_a_branch_does_not_begin_before_something_was_dropped_and_added_again(
+    graph: omnigraph.Graph, dropped: str
+) -> None:
+    """The schema is the same one again, but what has the old name is something else."""
+    without = graph.schema.source
+    having = f"{without}\n{dropped}"
+    if not dropped.startswith("node"):
+        having = without.replace("node Person {", f"node Person {{ {dropped}")
+    graph.schema.apply(having)
+    insert(graph, "bob")
+    early = graph.history.list(limit=1)[0].graph_commit_id
+    graph.schema.apply(without, confirm_drops=True)
+    graph.schema.apply(having)
+    with pytest.raises(ConflictError, match="schema has been changed"):
+        graph.branches.create("late", at=early)
+    graph.branches.create("now", at=graph.history.list(limit=1)[0].graph_commit_id)
+
+
 def test_a_branch_does_not_begin_where_it_could_not_be_written(graph: omnigraph.Graph) -> None:
     add = "query q($n: String) { insert Person { name: $n } }"
     graph.mutate(add, {"n": "early"})

@@ -8,8 +8,10 @@ import time
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import omnigraph
 from omnigraph.engine.changes import cursors, kept
@@ -166,6 +168,17 @@ def test_a_cursor_survives_its_text(graph: omnigraph.Graph) -> None:
     place = Place("g" * 26, "b" * 255, "m" * 16, "f" * 16, CommitId("c" * 26), 2**40, CommitId("d" * 26))
     assert decode(encode(place)) == place
     assert len(encode(place)) <= cursors.TEXT_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "changed", [{"offset": -1}, {"offset": 2**70}, {"commit": 5}, {"commit": None}, {"within": [1]}]
+)
+def test_a_cursor_that_somebody_made_up_is_refused(graph: omnigraph.Graph, changed: dict[str, Any]) -> None:
+    load(graph, "ann", "bob")
+    token = graph.changes.poll(start="beginning", limit=1).next_page_token
+    assert token is not None
+    with pytest.raises(ChangeCursorError, match="none of ours"):
+        graph.changes.poll(page_token=encode(replace(decode(token), **changed)))
 
 
 def test_pages_of_any_size_are_not_given(graph: omnigraph.Graph) -> None:

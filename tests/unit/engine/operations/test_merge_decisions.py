@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import InputError
+from omnigraph.errors import ConflictError, InputError
 from omnigraph.graph import Graph, create
 
 SCHEMA = """
@@ -140,6 +140,30 @@ def test_a_base_is_a_commit_that_both_branches_come_from(graph: Graph) -> None:
     for base in (parted, parted[:22], "parted"):
         assert graph.branches.plan_merge("review", base=base).base_commits == (parted,)
     assert str(graph.branches.merge("review", base="parted").outcome) == "merged"
+
+
+def test_a_base_has_the_schema_and_the_properties_of_the_branches(tmp_path: Path) -> None:
+    graph = create(tmp_path / "changed", SCHEMA)
+    put(graph, "main", node("a", f=1.0))
+    then = str(graph.snapshot().head)
+    put(graph, "main", node("a", f=2.0))
+
+    def part() -> None:
+        graph.branches.create("review")
+        put(graph, "review", node("b"))
+        put(graph, "main", node("c"))
+
+    graph.schema.apply(SCHEMA.replace("  f: F64?", ""), confirm_drops=True)
+    part()
+    with pytest.raises(InputError, match=f"commit {then} cannot be the base, because the schema has been changed"):
+        graph.branches.merge("review", base=then)
+    graph.branches.delete("review")
+    graph.schema.apply(SCHEMA)
+    part()
+    for verb in (graph.branches.merge, graph.branches.plan_merge):
+        with pytest.raises(ConflictError, match="'node:P' was dropped and another has its name"):
+            verb("review", base=then)
+    assert str(graph.branches.merge("review").outcome) == "merged"
 
 
 def test_edges_that_both_sides_have_are_not_counted_when_those_of_one_side_count(tmp_path: Path) -> None:

@@ -135,3 +135,26 @@ def test_random_commits_are_undone_one_after_the_other_to_where_it_began(graph: 
         graph.revert(commit)
     assert people(graph) == began
     assert graph.maintenance.verify().clean
+
+
+def test_a_property_that_was_dropped_and_added_again_does_not_get_its_old_values_back(graph: omnigraph.Graph) -> None:
+    graph.mutate(SET, {"n": "ann", "a": 50})
+    commit = head(graph)
+    graph.schema.apply(SCHEMA.replace("  age: I32?", ""), confirm_drops=True)
+    graph.schema.apply(SCHEMA)
+    with pytest.raises(ConflictError, match="'node:Person' was dropped and another has its name"):
+        graph.revert(commit)
+    assert people(graph) == dict.fromkeys(("ann", "bob", "cleo"))
+    graph.mutate(SET, {"n": "ann", "a": 60})
+    graph.revert(head(graph))
+    assert people(graph) == dict.fromkeys(("ann", "bob", "cleo"))
+
+
+def test_a_type_that_was_dropped_and_added_again_is_another_one(graph: omnigraph.Graph) -> None:
+    graph.schema.apply(SCHEMA + "\nnode Pet { name: String @key }")
+    graph.mutate('query q() { insert Pet { name: "rex" } }')
+    commit = head(graph)
+    graph.schema.apply(SCHEMA, confirm_drops=True)
+    graph.schema.apply(SCHEMA + "\nnode Pet { name: String @key }")
+    with pytest.raises(ConflictError, match="the type of 'node:Pet' was dropped and another has its name"):
+        graph.revert(commit)

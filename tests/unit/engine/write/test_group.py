@@ -202,6 +202,83 @@ def test_who_follows_an_interrupted_leader_is_written_once(
     assert graph.history.show(told.commit_id)
 
 
+def test_who_was_left_by_a_second_attempt_is_not_taken_for_written_by_it(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt had room for all, the second for one, and its leader is interrupted once it is published."""
+    plain, attempts = group.Group._prepare, []
+
+    def prepare(self: group.Group, transaction: Any) -> None:
+        attempts.append(len(self.members))
+        if len(attempts) == 2:
+            monkeypatch.setattr(group, "LAYER_ROWS_MAX", 0)
+        plain(self, transaction)
+        if len(attempts) == 1:
+            with connect(graph.uri) as other:
+                other.mutate(ADD, {"name": "other", "badge": None})
+
+    def interrupted(self: group.Member[Any], committed: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group.Group, "_prepare", prepare)
+    monkeypatch.setattr(group.Member, "settle", interrupted)
+    running = at_once(graph, [adding(graph, "ann"), adding(graph, "bob")])
+    assert attempts == [2, 2]
+    graph.refresh()
+    names = [row["p.name"] for row in graph.query(BADGES)]
+    told = [name for name, each in zip(("ann", "bob"), running, strict=True) if each.exception() is None]
+    assert names == sorted({"ann", "other", *told})
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after it was published", "before"])
+def test_who_was_written_alone_by_an_interrupted_leader_is_written_once(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    graph.mutate(ADD, {"name": "ann", "badge": 1})
+    plain, queue = group.Member.write_alone, queue_of(graph)
+
+    def interrupted(self: group.Member[Any]) -> None:
+        if after:
+            plain(self)
+            self.done = False
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group.Member, "write_alone", interrupted)
+    count = 'query count() { update Person set { badge: badge + 1 } where name = "ann" }'
+    with ThreadPoolExecutor(1) as pool:
+        with queue.held():
+            counting = pool.submit(graph.mutate, count)
+            while not queue.length:
+                time.sleep(0.001)
+            with pytest.raises(KeyboardInterrupt):
+                queue._lead(lambda members, more: group.Group(members, more).carry_out())
+        told = counting.result()
+    assert [row["p.badge"] for row in graph.query(BADGES)] == [2]
+    assert (told.affected_nodes, graph.history.list(limit=1)[0].graph_commit_id) == (1, told.commit_id)
+
+
+def test_who_was_left_before_anybody_began_waits_for_no_other_write(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be unfinished of it, and what others have unfinished is not its business."""
+    asked: list[object] = []
+    monkeypatch.setattr(group, "settle", lambda *_: asked.append(1))
+
+    def interrupted(members: Any, more: Any) -> Any:
+        raise KeyboardInterrupt
+
+    queue = queue_of(graph)
+    with ThreadPoolExecutor(1) as pool:
+        with queue.held():
+            running = pool.submit(adding(graph, "ann"))
+            while not queue.length:
+                time.sleep(0.001)
+            with pytest.raises(KeyboardInterrupt):
+                queue._lead(interrupted)
+        assert running.result().affected_nodes == 1
+    assert asked == []
+
+
 def test_those_of_another_kind_go_with_the_next_leader() -> None:
     queue: WriteQueue[Place] = WriteQueue()
     kinds, groups = [object(), object()], []

@@ -36,7 +36,7 @@ from omnigraph.engine.operations.merge.workers import Crew, decide_elsewhere
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.write.committed import SnapshotView
 from omnigraph.engine.write.context import GraphContext
-from omnigraph.errors import CommitNotFoundError, ConflictError, VersionReclaimedError
+from omnigraph.errors import CommitNotFoundError, ConflictError, InputError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
 
 MIRRORED_SHARE = 2
@@ -206,15 +206,23 @@ def _sides(context: GraphContext, plan: MergePlan, theirs: Snapshot, view: Snaps
     ours = view.snapshot
     parted = {commit: _parted(context, commit) for commit in plan.base_commits}
     states = [State(each, context.catalog_of(each, past=True)) for each in (theirs, ours, *parted.values())]
-    hashes = {state.catalog.schema_hash for state in states}
-    if len(hashes) > 1:
-        listed = ", ".join(sorted(hashes))
-        raise ConflictError(f"'{plan.source}' and '{plan.target}' have different schemas: {listed}")
+    theirs_hash, ours_hash, *hashes = (state.catalog.schema_hash for state in states)
+    if theirs_hash != ours_hash:
+        raise ConflictError(f"'{plan.source}' and '{plan.target}' have different schemas: {theirs_hash}, {ours_hash}")
+    for commit, found in zip(parted, hashes, strict=True):
+        if found != ours_hash:
+            raise InputError(
+                f"commit {commit} cannot be the base, because the schema has been changed since: name a newer commit"
+                " that both branches come from"
+            )
     for key, entry in ours.entries.items():
         if {(each.entry(key).path, each.entry(key).incarnation) for each in (theirs, *parted.values())} != {
             (entry.path, entry.incarnation)
         }:
-            raise ConflictError(f"'{key}' of '{plan.source}' is another table than that of '{plan.target}'")
+            raise ConflictError(
+                f"the type of '{key}' was dropped and another has its name since the states that would be compared:"
+                " name a newer commit, or change the entities by a mutation"
+            )
     ancestors = Ancestors.of(partial(commit_graph, context.manifest), plan.base_commits)
     return Sides(states[0], states[1], ancestors, cache(partial(_parted, context)), view.locate)
 

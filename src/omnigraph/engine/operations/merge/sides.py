@@ -22,7 +22,7 @@ from omnigraph.engine.operations.merge.plan import TableSides
 from omnigraph.engine.operations.merge.virtual import Ancestors, VirtualBase, base_is_gone, open_base
 from omnigraph.engine.storage.fragments import is_blob
 from omnigraph.engine.storage.handle import Addresses, TableHandle
-from omnigraph.errors import MergeBaseError, VersionReclaimedError
+from omnigraph.errors import ConflictError, MergeBaseError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
 
 RELOADED_SHARE = 2
@@ -86,8 +86,26 @@ class TableMeeting:
         self.entity = sides.ours.catalog.tables[key]
         self.base = None if sides.base is None else open_base(sides.base, key)
         self.at_base = sides.base is not None and same_version(sides.base, sides.ours.snapshot, key, key)
+        self._check_columns()
         self.pairs = tuple(self._pairs())
         self.compared = exact or self._should_compare()
+
+    def _check_columns(self) -> None:
+        """Refuse to compare properties that have nothing but their names in common.
+
+        A schema that drops a property and adds one of that name later is the schema it was before, so its hash does not
+        tell; rows would be taken for unchanged and bring the dropped values back.
+
+        Raises:
+            ConflictError: which type has such a property.
+        """
+        older = self.ancestors.values() if self.base is None else (self.base,)
+        for each in (self.theirs, *older):
+            if each.first_numbers != self.ours.first_numbers:
+                raise ConflictError(
+                    f"a property of '{self.key}' was dropped and another has its name since the states that would be"
+                    " compared: name a newer commit, or change the entities by a mutation"
+                )
 
     @property
     def rows(self) -> int:
