@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-THREADS_MAX = 3
-"""The files of two tables and the manifest; more writes at a time keep the processors busy by themselves."""
+THREADS_MAX = 2
+"""More writes than that at a time keep the processors busy by themselves."""
 _pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="omnigraph-ahead")
 """Kept, because a commit would wait for a new thread to be scheduled; it has no thread before the first commit."""
 

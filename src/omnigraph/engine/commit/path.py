@@ -136,21 +136,18 @@ class _Path:
             raise InternalError("an intent without a commit id cannot be published")
         intents = self._context.intents
         intent = intents.arm(planned)
-        lineage = self._lineage(planned.commit_id)
-        prepared: Callable[[], Prepared | None] = unprepared
         try:
-            try:
-                # Looked for after the intent is there: who changes the schema or a branch looks for intents after
-                # locking.
-                if self._request.schema is None:
-                    refuse_while_locked(intents, "writing")
-                refuse_while_branch_changes(intents, intent.branch)
-                self._check_branch()
-                prepared = self._prepare(intent, lineage)
-                self._secure(intent)
-            except BaseException:
-                intents.disarm(intent.operation_id)
-                raise
+            # Looked for after the intent is there: who changes the schema or a branch looks for intents after locking.
+            if self._request.schema is None:
+                refuse_while_locked(intents, "writing")
+            refuse_while_branch_changes(intents, intent.branch)
+            self._secure(intent)
+            lineage = self._lineage(planned.commit_id)
+            prepared = self._prepare(intent, lineage)
+        except BaseException:
+            intents.disarm(intent.operation_id)
+            raise
+        try:
             applied = self._apply(intent)
             snapshot, settle = self._publish(intent, lineage, applied, prepared)
         finally:
@@ -169,18 +166,16 @@ class _Path:
             return unprepared
         return Ahead(lambda: self._context.manifest.prepare(self._request.branch, changes, lineage)).result
 
-    def _check_branch(self) -> None:
-        """Make sure that the branch is the one this write has seen, now that the intent keeps others from taking it."""
+    def _secure(self, intent: Intent) -> None:
+        """Make sure that what this write rests on is there, now that the intent keeps others from taking it.
+
+        That is the branch it has seen, and its files: those that other threads still write are waited for, because from
+        here on it has effects.
+        """
         try:
             self._fence.check_same()
         except ConflictError as refused:
             raise StaleWrite(refused) from refused
-
-    def _secure(self, intent: Intent) -> None:
-        """Make sure that what else this write rests on is there: the last of its files, and all that it staged before.
-
-        From here on it has effects, so what other threads write for it is waited for.
-        """
         self._request = self._request.arrived()
         self._request.requires.check()
         check_staged_files(self._context.store, self._request)

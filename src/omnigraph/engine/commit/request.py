@@ -6,7 +6,7 @@ published all follow from one request, so that they cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -42,9 +42,8 @@ Stage: TypeAlias = Callable[[TableHandle], StagedWrite | None]
 
 
 class Coming(Struct, frozen=True):
-    """A change whose files another thread may still be writing: how many rows are won by it, and how it is had."""
+    """A change whose files another thread may still be writing, and how it is had."""
 
-    row_delta: int
     wait: Callable[[], StagedWrite]
 
     def __call__(self, head: TableHandle) -> StagedWrite:
@@ -88,10 +87,9 @@ class TableCommit(Struct, frozen=True):
     @property
     def foreseen(self) -> Reached | None:
         """Where the table will be after its commits; None when that is not known before they are staged."""
-        known = [step for step in self.steps if isinstance(step, StagedWrite | Coming)]
-        if self.base is None or len(known) != len(self.steps):
+        if self.base is None or len(self.staged) != len(self.steps):
             return None
-        return Reached(self.base.version + len(known), self.base.branch, _row_delta(known))
+        return Reached(self.base.version + len(self.steps), self.base.branch, _row_delta(self.staged))
 
     def arrived(self) -> TableCommit:
         """The same, once the files that other threads write for it are there."""
@@ -149,8 +147,8 @@ class Applied(Struct, frozen=True):
         return Reached(self.head.version, self.head.branch, _row_delta(self.staged))
 
 
-def _row_delta(steps: Sequence[StagedWrite | Coming]) -> int:
-    return sum(each.row_delta for each in steps)
+def _row_delta(staged: tuple[StagedWrite, ...]) -> int:
+    return sum(each.row_delta for each in staged)
 
 
 Listener: TypeAlias = Callable[[Mapping[TableKey, Applied]], Callable[[Snapshot], None]]

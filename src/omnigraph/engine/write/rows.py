@@ -70,11 +70,6 @@ class Resolved(Struct):
     """Where the rows lie among those stored while they were read; `rows` has only some of their columns then."""
 
     @property
-    def superseded(self) -> int:
-        """How many committed rows go away, those that get another image included."""
-        return int(np.count_nonzero(self.supersedes)) + len(self.removed_addresses)
-
-    @property
     def touched(self) -> int:
         """How many rows are written or removed."""
         return int(self.rows.num_rows) + len(self.removed_addresses)

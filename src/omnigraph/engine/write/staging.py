@@ -60,11 +60,6 @@ class TableWrite(Struct):
         """False when there was nothing to stage."""
         return self.staged is not None or self.coming is not None
 
-    def row_delta(self, rows: Resolved) -> int:
-        """How many rows more the table will have than it is published with."""
-        gone = self.entry.row_count if self.kind is WriteKind.REPLACE else rows.superseded
-        return int(rows.rows.num_rows) - gone
-
 
 class _Files(Struct, frozen=True):
     """What was written for one table, on top of which version; nothing when there was nothing to change."""
@@ -95,9 +90,9 @@ class Staging:
         """Write what no thread was asked to, and tell each table what was staged for it, or how it will be had."""
         missing = []
         for write in self._writes:
-            if write.table_key in self._begun and write.rows is not None:
+            if write.table_key in self._begun:
                 write.base = self._snapshot.open(write.table_key)
-                write.coming = Coming(write.row_delta(write.rows), partial(self._arrived, write))
+                write.coming = Coming(partial(self._arrived, write))
             else:
                 missing.append(write)
         if len(missing) > 1 and (self._rows >= PARALLEL_ROWS or self._snapshot.store.waits):
