@@ -41,8 +41,8 @@ def base_is_gone(commit: str, gone: Exception) -> MergeBaseError:
     """What is said of a base that cannot be read: an older one would bring back what was undone since."""
     table, version = (gone.table_key, gone.version) if isinstance(gone, VersionReclaimedError) else ("", 0)
     return MergeBaseError(
-        f"the branches parted at commit {commit}, which can no longer be read ({gone}): nobody can tell who changed"
-        " what since — name another commit that both come from with base=",
+        f"commit {commit}, with which both branches are compared, can no longer be read ({gone}): nobody can tell who"
+        " changed what since — name another commit that both come from with base=",
         commit_id=commit,
         table_key=table,
         version=version,
