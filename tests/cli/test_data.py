@@ -73,6 +73,21 @@ def test_files_behind_the_graph_are_loaded_as_data(root: Path) -> None:
     assert "  node:Person  2" in outcome.out.splitlines()
 
 
+def test_files_behind_a_flag_that_names_the_graph_are_loaded_as_data(root: Path) -> None:
+    people, more = root.parent / "people.csv", root.parent / "more.csv"
+    people.write_text("name,age\nAda,36\n")
+    more.write_text("name,age\nLinus,29\n")
+    outcome = call("load", "--store", root, people, more, "--type", "Person")
+    assert outcome.code == 0, outcome.err
+    assert "  node:Person  2" in outcome.out.splitlines()
+
+
+def test_two_graphs_are_refused_where_the_data_has_a_flag_of_its_own(root: Path) -> None:
+    outcome = call("load", root, "--store", root, "--data", root.parent / "people.jsonl")
+    assert outcome.code == 1
+    assert "a positional URI and --store are mutually exclusive" in outcome.err
+
+
 def test_load_as_json_has_both_sets_of_fields(root: Path) -> None:
     outcome = call("load", "--data", "-", "--mode", "overwrite", "--json", root, stdin=LINES)
     body = json.loads(outcome.out)

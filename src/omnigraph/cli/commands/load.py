@@ -45,7 +45,9 @@ Data = Annotated[
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE]...", help="Data behind the graph, as with --data.", show_default=False),
+    typer.Argument(
+        metavar="[FILE]...", help="Data behind the graph, or behind its flag; as with --data.", show_default=False
+    ),
 ]
 Nodes = Annotated[
     list[str] | None,
@@ -110,11 +112,16 @@ def load(
     from omnigraph.cli.progress import load_bar
     from omnigraph.wire import load_output
 
+    files = list(files or ())
+    if uri is not None and (address.store or address.server) and not (data or nodes or edges):
+        # A flag already says which graph, so the first word cannot: it is the first file.
+        files.insert(0, uri)
+        uri = None
     session = Session("load", address, uri=uri)
     author = session.actor(actor)
     columns = parse_mapping(mapping or [])
     settings = spark_settings(conf)
-    with sources([*(data or ()), *(files or ())], nodes or [], edges or []) as source:
+    with sources([*(data or ()), *files], nodes or [], edges or []) as source:
         session.announce(quiet=quiet)
         if mode == "overwrite":
             session.confirm_destructive(yes=yes, as_json=as_json)
