@@ -220,7 +220,7 @@ def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
 
 
 def cut(file: InputFile, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a file of JSON lines or Parquet, in order; an empty file has none."""
+    """The pieces of a file of JSON lines or Parquet, in order; an empty text file has none."""
     return _cut_parquet(file, piece_bytes) if file.format is FileFormat.PARQUET else pieces(file, piece_bytes)
 
 
@@ -265,7 +265,8 @@ def _cut_parquet(file: InputFile, piece_bytes: int) -> list[Piece]:
             if rows:
                 pieces.append(Piece(file, start, number + 1, weight, first_row))
             start, weight, first_row, rows = number + 1, 0, first_row + rows, 0
-    return pieces
+    # A file without rows still has columns to be checked, and a type that it stands for.
+    return pieces or [Piece(file, 0, 0, 0)]
 
 
 # --- reading text ----------------------------------------------------------------------------------------------------

@@ -186,6 +186,7 @@ def _rows_at_once(file: pq.ParquetFile, groups: Sequence[int]) -> int:
 def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
     """CSV with a header line; quoted values may hold line ends."""
     header = csv_header(feed.piece)
+    column_choice(entity, header, feed.columns)  # also where no row follows that would be asked for its columns
     is_first = feed.piece.start == 0
     unclaimed = 0
     for block in csv_blocks(feed.piece):
@@ -213,7 +214,8 @@ def csv_header(piece: Piece) -> list[str]:
     first = block.data[: first_record(block.data)] if block is not None and len(block.lines) else b""
     try:
         options = pacsv.ParseOptions(newlines_in_values=True)
-        names = pacsv.read_csv(pa.BufferReader(first), parse_options=options).column_names
+        # Arrow takes a line for the header only if it has an end, which the one line of a file may lack.
+        names = pacsv.read_csv(pa.BufferReader(first + b"\n"), parse_options=options).column_names
     except pa.ArrowInvalid as exc:
         raise InputError(f"{piece.file.uri} needs a header line with its column names: {exc}") from exc
     except UnicodeDecodeError as exc:

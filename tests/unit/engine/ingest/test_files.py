@@ -167,3 +167,23 @@ def test_a_csv_in_another_encoding_is_refused_in_a_sentence(tmp_path: Path, data
     (tmp_path / "people.csv").write_bytes(data)
     with pytest.raises(InputError, match=r"people\.csv is not readable CSV: its header line is not UTF-8 text"):
         graph.load(tmp_path / "people.csv", type="Person")
+
+
+@pytest.mark.parametrize("name", ["berths.parquet", "berths.csv", "berths.csv.gz", "unended.csv"])
+def test_a_file_without_rows_has_columns_to_check_and_a_type_to_empty(tmp_path: Path, name: str) -> None:
+    def write(column: str) -> None:
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table({column: pa.array([], pa.string())}), tmp_path / name)
+            return
+        text = column.encode() + (b"" if name == "unended.csv" else b"\n")
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+
+    graph = create(tmp_path / "g", "node Berth { code: String @key }")
+    graph.load([{"type": "Berth", "data": {"code": "N1"}}])
+    write("kode")
+    with pytest.raises(InputError, match="unknown column 'kode' of Berth"):
+        graph.load({"Berth": tmp_path / name}, mode="overwrite")
+    assert [entry.row_count for entry in graph.snapshot().entries.values()] == [1]
+    write("code")
+    graph.load({"Berth": tmp_path / name}, mode="overwrite")
+    assert [entry.row_count for entry in graph.snapshot().entries.values()] == [0]
