@@ -97,6 +97,18 @@ def test_parquet_csv_arrow_and_frames_load_per_type_with_a_mapping(graph: Graph,
     assert load(graph, lines).rows == {"node:Person": 1}
 
 
+def test_a_frame_without_rows_has_columns_to_check_and_a_type_to_empty(graph: Graph, spark: Any) -> None:
+    graph.load([person("a")], engine="local")
+    wrong, right = (spark.createDataFrame([], f"{column} string") for column in ("nome", "name"))
+    with pytest.raises(InputError, match="unknown column 'nome' of Person"):
+        load(graph, {"Person": wrong}, mode="overwrite")
+    with pytest.raises(InputError, match="unknown column 'nome' of Person"):
+        load(graph, {"Person": pa.table({"nome": pa.array([], pa.string())})}, mode="overwrite")
+    assert len(rows(graph, "node:Person")) == 1
+    load(graph, {"Person": right}, mode="overwrite")
+    assert rows(graph, "node:Person") == []
+
+
 def test_locations_only_spark_can_read_are_left_to_it(graph: Graph, tmp_path: Path, spark: Any) -> None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.viewfs.mounttable.default.link./in", f"file://{tmp_path}/in")

@@ -58,7 +58,7 @@ CASES: list[tuple[str, str, dict[str, list[Any]]]] = [
 def commit(graph: Graph, mode: str, type_name: str, rows: pa.Table, branch: str = "main") -> None:
     """What Spark does with a writer, in this process: two tasks, then the commit."""
     options = {"path": graph.uri, "type": type_name, "branch": branch, "mode": mode}
-    writer = GraphWriter(options, mode == "overwrite")
+    writer = GraphWriter(options, rows.column_names, mode == "overwrite")
     half = (rows.num_rows + 1) // 2
     parts = [rows.slice(0, half), rows.slice(half)]
     messages = []
@@ -81,6 +81,15 @@ def content(graph: Graph, branch: str = "main") -> list[str]:
     """Everything but the ids that were made up."""
     found = export_lines(graph.context.catalog, graph.snapshot(branch))
     return sorted(line for line in found if '"id":"01' not in line)
+
+
+@pytest.mark.parametrize(("column", "ends"), [("nome", "InputError"), ("name", "written")])
+def test_a_frame_without_rows_has_columns_to_check_and_a_type_to_empty(column: str, ends: str, tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", SCHEMA)
+    graph.load({"Person": pa.table({"name": ["a"]})}, engine="local")
+    empty = pa.table({column: pa.array([], pa.string())})
+    assert outcome(graph, lambda: commit(graph, "overwrite", "Person", empty)) == ends
+    assert graph.snapshot().entry("node:Person").row_count == (0 if ends == "written" else 1)
 
 
 @pytest.fixture(params=[4_000_000, 2], ids=["one slice", "many slices"])

@@ -69,7 +69,7 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer; `mode` in the options may say `merge`, which Spark has no word for."""
-        return GraphWriter(dict(self.options), overwrite)
+        return GraphWriter(dict(self.options), schema.names, overwrite)
 
 
 class _Target(Struct, frozen=True):

@@ -25,7 +25,7 @@ from omnigraph.engine.ingest.leftovers import StagedFiles
 from omnigraph.engine.ingest.moving import copied
 from omnigraph.engine.ingest.progress import Listener, Phases
 from omnigraph.engine.ingest.quick import QuickQuestions
-from omnigraph.engine.ingest.sources import ColumnMap, Frame, Inputs, SparkFiles, pack, resolve
+from omnigraph.engine.ingest.sources import ColumnMap, Frame, Inputs, SparkFiles, column_choice, pack, resolve
 from omnigraph.engine.ingest.stage import PROBLEMS_PER_TASK, SchemaText, StageOutcome, StagePlan, Target, gather
 from omnigraph.engine.ingest.staged import Staged, StagedLoad
 from omnigraph.engine.ingest.tables_at import TableAt, TablesAt
@@ -239,7 +239,11 @@ def _stage(job: Job, snapshot: Snapshot) -> None:
     reports = stage_feeds(job.session, job.plan, tasks, counter.add)
     task = len(tasks)
     for number, frame in enumerate(job.inputs.frames, len(numbered)):
-        found = stage_frame(job.plan, number, frame, _as_frame(job.session, frame), counter.add, first_task=task)
+        data = _as_frame(job.session, frame)
+        if frame.table_key is not None:
+            # Asked here as well, because a frame without rows has columns and no task that meets them.
+            column_choice(job.plan.catalog.tables[frame.table_key], data.columns, frame.columns)
+        found = stage_frame(job.plan, number, frame, data, counter.add, first_task=task)
         task = 1 + max((report["task"] for report in found), default=task)
         reports += found
     job.outcome = gather(reports)

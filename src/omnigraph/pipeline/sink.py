@@ -21,7 +21,7 @@ from omnigraph.engine.ingest.entities import entity_of
 from omnigraph.engine.ingest.leftovers import StagedFiles
 from omnigraph.engine.ingest.moving import copied
 from omnigraph.engine.ingest.slices import Replacing, SlicedQuestions
-from omnigraph.engine.ingest.sources import Frame, Inputs
+from omnigraph.engine.ingest.sources import Frame, Inputs, column_choice
 from omnigraph.engine.ingest.stage import Reports, SchemaText, StagedFragment, StagePlan, Target, gather, run_frame_task
 from omnigraph.engine.ingest.staged import OFFSET_BITS, Staged, StagedLoad, StagedQuestions
 from omnigraph.engine.ingest.tables_at import TableAt
@@ -52,7 +52,7 @@ class StagedPart(WriterCommitMessage):  # type: ignore[misc]
 class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """One write of one type; `branch`, `actor`, `message` and `mode` come from the options."""
 
-    def __init__(self, options: Mapping[str, str], overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str], overwrite: bool) -> None:
         self._root = location(options)
         self._mode = "overwrite" if overwrite else options.get("mode") or "append"
         if self._mode not in ("append", "merge", "overwrite"):
@@ -62,6 +62,7 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._facts = with_message(options.get("message") or None)
         context = open_context(self._root, read_only=True)
         entity = entity_of(type_option(options), context.catalog)
+        column_choice(entity, columns, {})  # before any task, because without rows none would ask
         handle = context.manifest.snapshot(self._branch).open(entity.table_key)
         self._key = entity.table_key
         self._target = Target(handle.uri, handle.schema)
