@@ -40,6 +40,9 @@ BRANCHES = ("left", "right")
 REMOVING = ("unbranch", "cleanup", "optimize", "schema")
 """Steps that remove files, or may give another table the place and the versions of one that is gone."""
 
+Scanned = tuple[int, dict[Any, tuple[Any, ...]]]
+"""How many rows a table has, and the values of each by what tells it from others."""
+
 
 @dataclass
 class Counts:
@@ -91,7 +94,7 @@ class Machine:
         """What each branch and the one it was made of have had in common last."""
         self.past: list[Past] = []
         self.tags: dict[str, Past] = {}
-        self.scanned: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+        self.scanned: dict[tuple[object, ...], Scanned] = {}
         """The rows of versions that were read since files were last removed."""
         self.era = 0
         self.done: list[str] = []
@@ -505,25 +508,28 @@ class Machine:
         for name in ("Person", "Place", "Knows", "Lives", *state.schema.types):
             is_edge = name in ("Knows", "Lives")
             by, columns = _stored_columns(name)
-            rows = self._scanned(snapshot, edge_key(name) if is_edge else node_key(name), columns)
-            held = {row[by]: tuple(row[column] for column in columns) for row in rows}
+            count, held = self._scanned(snapshot, edge_key(name) if is_edge else node_key(name), by, columns)
+            given = [None if column == "id" else _given(column) for column in columns]
             right = {
-                key: tuple(key if column == "id" else props.get(_given(column)) for column in columns)
+                key: tuple([key if named is None else props.get(named) for named in given])
                 for key, props in table_of(state, name).items()
             }
             self.counts.comparisons["scan"] += 1
-            if held != right or len(rows) != len(held):
+            if held != right or count != len(held):
                 wrong = [held.get(key) for key in {*held, *right} if held.get(key) != right.get(key)]
                 meant = [right.get(key) for key in {*held, *right} if held.get(key) != right.get(key)]
-                what = f"of {len(rows)} rows of {name} on {branch}, these are {wrong}\n  and should be {meant}"
+                what = f"of {count} rows of {name} on {branch}, these are {wrong}\n  and should be {meant}"
                 raise Disagreement(self._told(what))
 
-    def _scanned(self, snapshot: Snapshot, table: TableKey, columns: list[str]) -> list[dict[str, Any]]:
+    def _scanned(self, snapshot: Snapshot, table: TableKey, by: str, columns: list[str]) -> Scanned:
         """The rows of a table, which are read once per version, because a version never changes."""
         entry = snapshot.entry(table)
         version = (entry.path, entry.branch, entry.version, entry.e_tag)
         if version not in self.scanned:
-            self.scanned[version] = snapshot.open(table).scan(columns).to_pylist()
+            found = snapshot.open(table).scan(columns)
+            values = {column: found[column].to_pylist() for column in columns}
+            rows = zip(*values.values(), strict=True)
+            self.scanned[version] = (found.num_rows, dict(zip(values[by], rows, strict=True)))
         return self.scanned[version]
 
     def _told(self, what: str) -> str:
