@@ -7,11 +7,8 @@ so whoever asked is told before and after through `notify`.
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
-import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.engine.ingest.memory import machine_memory_mb
 from omnigraph.errors import ExecutionError
 from omnigraph.pipeline.java import find_java, prepare_environment
+from omnigraph.pipeline.scratch import make_scratch
 from omnigraph.pipeline.watching import is_remote
 
 if TYPE_CHECKING:
@@ -142,8 +140,7 @@ def _common_settings() -> dict[str, str]:
 def _local_settings() -> dict[str, str]:
     """What suits one machine: its cores and memory, no web page, no traffic off the loopback, nothing left behind."""
     cores = os.cpu_count() or 2
-    folder = tempfile.mkdtemp(prefix="omnigraph-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = make_scratch()
     return {
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -152,7 +149,10 @@ def _local_settings() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": os.path.join(folder, "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
+        # Quoted, since temporary folders may have spaces; the JVM's own files go where ours are removed.
+        "spark.driver.extraJavaOptions": (
+            f'"-Dlog4j2.configurationFile={_quiet_logging(folder)}" "-Djava.io.tmpdir={folder}"'
+        ),
     }
 
 
