@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
+from omnigraph.engine.coordination.branch_lock import BranchLock, cleaning
 from omnigraph.errors import ConflictError, MergeBaseError, VersionReclaimedError
 from omnigraph.graph import Graph, connect, create
 
@@ -166,3 +168,54 @@ def test_cleanup_keeps_files_of_main_for_the_past_of_a_branch(graph: Graph, tmp_
     with connect(tmp_path / "graph") as again:
         rows = again.query("query q() { match { $p: P } return { $p.k as k, $p.n as n } }", at=given).to_pylist()
         assert {row["k"]: row["n"] for row in rows} == seen == {"a": 0, "b": 1, "s": 0}
+
+
+@pytest.mark.parametrize("has_own_line", [False, True])
+@pytest.mark.parametrize("how", ["revert", "merge"])
+def test_what_a_cleanup_takes_meanwhile_is_not_taken_over(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, has_own_line: bool
+) -> None:
+    graph.branches.delete("review")
+    graph.load([{"type": "P", "data": {"k": "b", "n": 1}}], "overwrite")
+    gone = graph.history.list(limit=1)[0].graph_commit_id
+    graph.branches.create("side")
+    if has_own_line:
+        put(graph, "s", 0, "side")
+    put(graph, "c", 1)
+    before = content(graph, "side")
+    called = []
+
+    def meanwhile(name: str) -> None:
+        if name == failpoints.MERGE_POST_VALIDATION and not called:
+            called.append(name)
+            graph.load([{"type": "P", "data": {"k": "z", "n": 1}}], "overwrite")
+            assert not graph.maintenance.cleanup(keep=1).failed
+
+    monkeypatch.setattr(failpoints, "maybe_fail", meanwhile)
+    try:
+        result = graph.revert(gone, "side") if how == "revert" else graph.branches.merge("main", "side")
+        assert result.commit_id
+        assert (how, has_own_line) == ("merge", False), "only what the branch inherits was not in danger"
+    except (ConflictError, VersionReclaimedError):
+        assert content(graph, "side") == before
+    assert called
+    graph.close()
+    with connect(tmp_path / "graph") as again:
+        assert content(again, "side")
+        assert again.maintenance.verify().clean
+        put(again, "s", 1, "side")
+
+
+def test_files_of_an_earlier_state_are_not_taken_over_beside_a_cleanup(graph: Graph) -> None:
+    graph.load([{"type": "P", "data": {"k": "b", "n": 1}}], "overwrite")
+    gone = graph.history.list(limit=1)[0].graph_commit_id
+    put(graph, "c", 1)
+
+    def undo(lock: BranchLock) -> None:
+        with pytest.raises(ConflictError, match="a cleanup is removing old versions"):
+            graph.revert(gone)
+
+    cleaning(graph.context.recovery.intents, undo)
+    assert content(graph) == {"b": 1, "c": 1}
+    graph.revert(gone)
+    assert content(graph) == {"a": 0, "c": 1}
