@@ -111,6 +111,20 @@ def test_cleanup_spares_what_a_branch_refers_to(uri: str) -> None:
     assert ids_of(found) == ["a", "b", "c", "m", "n", "x", "y"]
 
 
+def test_cleanup_asks_no_branch_whose_root_stays(uri: str) -> None:
+    """So what a branch was given later has to be kept by us."""
+    table, branch = branched(uri)
+    root = table.version
+    (base,) = (number for number, place in branch.base_paths().items() if place.path.endswith("table"))
+    table = commit(table, staged_append(table, "m", "n"))
+    given = file_of(table, 2)
+    branch = commit(branch, taking(branch, adopted(table, 2, 9, base_id=base)))
+    table = commit(table, Transaction(table.version, LanceOperation.Overwrite(table.lance_schema, [])))
+    doomed = [each["version"] for each in table.versions() if each["version"] not in (root, table.version)]
+    lance.dataset(uri).cleanup_old_versions(versions=doomed, error_if_tagged_old_versions=False)
+    assert not Path(uri, "data", given).exists()
+
+
 def test_an_overwrite_takes_no_deletions(uri: str) -> None:
     table, branch = branched(uri)
     branch = commit(branch, staged_delete(branch, 2, [0]))

@@ -210,6 +210,7 @@ EXEMPT: dict[str, str] = {
     "engine.storage.written.BYTES_MAX": _ROOM,
     "engine.manifest.history.ARCHIVE_ATTEMPTS": _ROUNDS,
     "engine.manifest.history.CANDIDATES": _REPORT,
+    "engine.manifest.history.CLOCKS_APART_SECONDS": "how far clocks are trusted, which is no size",
     "engine.manifest.history.VERSION_DIGITS_MAX": _FORMAT,
     "engine.manifest.tags.PATH_LENGTH_MAX": _FORMAT,
     "engine.manifest.line.SPAN_FACTOR": _RATIO,

@@ -6,14 +6,18 @@ its intent keeps others from deleting it, and looks for its intent before every 
 longer than its lease, somebody may have settled its write, and the branch may be another by now.
 
 Files that nothing refers to are reclaimed by `cleanup`. While this process has left a note without a gap since it began
-to stage, nobody does that; otherwise, and for files that other processes have staged, each of them is looked for.
+to stage, nobody does that; otherwise, and for files that other processes have staged, each of them is looked for. So is
+a file of an earlier state that a merge or a revert takes over where it is: nothing has kept the version that had it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from omnigraph.engine.commit.request import CommitRequest, TableCommit
+from omnigraph.engine.coordination.branch_lock import CLEANING, is_cleaned
 from omnigraph.engine.coordination.heartbeat import Heartbeat
 from omnigraph.engine.recovery import Intent, RecoveryContext
 from omnigraph.engine.storage import layout
@@ -73,6 +77,24 @@ def check_staged_files(store: TableStore, request: CommitRequest) -> None:
         for staged in table.staged:
             if not covered or table.staged_elsewhere or staged.has_older_files:
                 _look_for_files(store, table, staged)
+
+
+def check_taken_files(recovery: RecoveryContext, table: TableCommit, staged: Iterable[StagedWrite]) -> None:
+    """Refuse to commit files of an earlier state, or of another line, that cleanup has removed or may be about to.
+
+    Asked behind the intent: a cleanup that begins from here on is refused, because a write is unfinished.
+
+    Raises:
+        ConflictError: one is missing, or may be soon.
+    """
+    taken = [file for each in staged for file in each.taken]
+    if taken and is_cleaned(recovery.intents):
+        raise ConflictError(CLEANING)
+    for file in taken:
+        if not recovery.store.objects.has(file):
+            raise ConflictError(
+                f"a file of '{table.table_key}' was removed by a cleanup before it could be taken over — run this again"
+            )
 
 
 def _look_for_files(store: TableStore, table: TableCommit, staged: StagedWrite) -> None:

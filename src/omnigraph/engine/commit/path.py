@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.ahead import Ahead
-from omnigraph.engine.commit.fence import BranchFence, check_staged_files
+from omnigraph.engine.commit.fence import BranchFence, check_staged_files, check_taken_files
 from omnigraph.engine.commit.forks import fork, secure_forks
 from omnigraph.engine.commit.guard import guard
 from omnigraph.engine.commit.request import (
@@ -179,6 +179,8 @@ class _Path:
         self._request = self._request.arrived()
         self._request.requires.check()
         check_staged_files(self._context.store, self._request)
+        for table in self._request.tables:
+            check_taken_files(self._context, table, table.staged)
         secure_forks(self._context, self._request, intent)
         self.secured = True
 
@@ -225,6 +227,8 @@ class _Path:
                 if not self._kind.skips:
                     raise InternalError(f"step {number + 1} of the change of '{table.table_key}' was not staged")
                 continue
+            if not isinstance(each, StagedWrite):
+                check_taken_files(self._context, table, [staged])
             if done:
                 stop(self._kind.stops.between_commits)
             # What is not refused when another commit came first counts before it is done.

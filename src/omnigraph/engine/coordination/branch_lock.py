@@ -29,6 +29,7 @@ _PREFIX, _SUFFIX = "branch-", ".lock"
 _POLL_SECONDS = 0.01
 CLEANUP, TAG = "cleanup:", "tag:"
 """What the names of other locks than those of branches begin with; no branch can be named so."""
+CLEANING = "a cleanup is removing old versions — retry when it is done"
 KEEPING_WAIT_SECONDS = 10.0
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ def keeping(intents: IntentStore, name: str, body: Callable[[BranchLock], T]) ->
 
     def unless_cleaning(lock: BranchLock) -> tuple[T] | None:
         # A cleanup that begins from here on waits for this lock. For one that runs this one makes way, or both wait.
-        if any(_is_of(path, CLEANUP) for path in clear_leftover_branch_locks(intents)):
+        if is_cleaned(intents):
             return None
         return (body(lock),)
 
@@ -134,8 +135,13 @@ def keeping(intents: IntentStore, name: str, body: Callable[[BranchLock], T]) ->
         if done is not None:
             return done[0]
         if time.monotonic() > limit:
-            raise ConflictError("a cleanup is removing old versions — retry when it is done")
+            raise ConflictError(CLEANING)
         time.sleep(_POLL_SECONDS)
+
+
+def is_cleaned(intents: IntentStore) -> bool:
+    """Whether somebody is removing old versions."""
+    return any(_is_of(path, CLEANUP) for path in clear_leftover_branch_locks(intents))
 
 
 def cleaning(intents: IntentStore, body: Callable[[BranchLock], T]) -> T:

@@ -9,11 +9,13 @@ import pyarrow as pa
 from msgspec import Struct
 
 from omnigraph.engine.manifest.records import TableEntry
+from omnigraph.engine.manifest.snapshot import reclaimed
 from omnigraph.engine.rules.patches import Mask
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.committed import locate_in, read_rows
+from omnigraph.errors import StorageError
 from omnigraph.ids import TableKey, new_ulid
 
 
@@ -28,21 +30,36 @@ class TableAt(Struct, frozen=True):
     mark: str = ""
     """Another in each job, because a graph that was made anew in the same place has tables of the same numbers."""
     storage_options: tuple[tuple[str, str], ...] = ()
+    table_key: TableKey | None = None
+    """What it is called, for whoever cannot read it."""
 
     @classmethod
     def of(cls, root: str, entry: TableEntry) -> TableAt:
         """The table an entry of a snapshot publishes."""
-        return cls(root, entry.path, entry.branch, entry.version, entry.e_tag, new_ulid())
+        place = (entry.path, entry.branch, entry.version, entry.e_tag)
+        return cls(root, *place, new_ulid(), table_key=entry.table_key)
 
     def open(self) -> TableHandle:
-        """The table, opened once per process and job."""
+        """The table, opened once per process and job.
+
+        Raises:
+            VersionReclaimedError: cleanup has removed that version, or its branch was deleted.
+        """
         return _opened(self)
 
 
 @lru_cache(maxsize=32)
 def _opened(table: TableAt) -> TableHandle:
     store = TableStore.at(table.root, storage_options=dict(table.storage_options) or None)
-    return store.open_pinned(table.path, branch=table.branch, version=table.version, tag=table.mark or table.tag)
+    try:
+        tag = table.mark or table.tag
+        handle = store.open_pinned(table.path, branch=table.branch, version=table.version, tag=tag)
+    except StorageError as exc:
+        if exc.kind != "not_found":
+            raise
+        raise reclaimed(table.table_key or table.path, table.version) from exc
+    handle.table_key = table.table_key
+    return handle
 
 
 class TablesAt(Struct, frozen=True):

@@ -48,6 +48,9 @@ VERSION_DIGITS_MAX = 18
 FOUND_COMMITS = 1_024
 CANDIDATES = 8
 """How many commits are named where a shortened id fits several."""
+CLOCKS_APART_SECONDS = 600
+"""How much newer than a commit the one before it may be: commits are in the order of their publication, and the times
+are those of the clocks of whoever made them, taken a moment before."""
 _SEARCHED = 256
 """Manifest versions in which a commit of an earlier format is looked for first."""
 
@@ -278,7 +281,9 @@ class History:
         walk = Walk(_Archive(self), state.commits, all_of_it=limit is None and since is None)
         for commit in walk.by_age(state.head) if limit != 0 else ():
             if since is not None and commit.created_at < since:
-                break
+                if commit.created_at < since - CLOCKS_APART_SECONDS * 1_000_000:
+                    break
+                continue
             if (actor is None or commit.is_by(actor)) and (until is None or commit.created_at <= until):
                 found.append(commit)
                 if len(found) == limit:

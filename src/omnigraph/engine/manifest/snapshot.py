@@ -103,11 +103,7 @@ class Snapshot:
         except StorageError as exc:
             if exc.kind != "not_found":
                 raise
-            raise VersionReclaimedError(
-                f"version {entry.version} of '{table_key}' has been removed by cleanup; read a newer commit",
-                table_key=table_key,
-                version=entry.version,
-            ) from exc
+            raise reclaimed(table_key, entry.version) from exc
 
     def _check_writer(self, handle: TableHandle, entry: TableEntry) -> None:
         """Refuse a version that only has the same number: that of a branch which was deleted and created anew."""
@@ -123,3 +119,12 @@ class Snapshot:
                 version=entry.version,
             )
         handle.written_by = writer
+
+
+def reclaimed(table: str, version: int) -> VersionReclaimedError:
+    """What is said of a version that is not there any more."""
+    return VersionReclaimedError(
+        f"version {version} of '{table}' has been removed by cleanup; read a newer commit",
+        table_key=table,
+        version=version,
+    )

@@ -1,9 +1,10 @@
 """Remove old versions of tables, states without them, refs that nothing publishes, files that nothing refers to.
 
 What is removed is gone. Floors keep it safe: nothing runs while a write is unfinished or a table drifted; a version
-that any branch publishes stays, with everything newer; so does what a tag names, of a table or of the whole graph, and
-the state in which two branches parted; if any branch cannot be read, nothing is removed at all. Files of refused and
-broken writes go at once, whatever their age, unless a living process may be about to commit them.
+that any branch publishes stays, with everything newer; so does what a tag names, of a table or of the whole graph, the
+state in which two branches parted, and a version with a file that a branch was given by reference; if any branch cannot
+be read, nothing is removed at all. Files of refused and broken writes go at once, whatever their age, unless a living
+process may be about to commit them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from omnigraph.engine.operations.forget import forget_unreadable_states
 from omnigraph.engine.recovery.forks import children_first, drop_orphans
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.storage import layout
+from omnigraph.engine.storage.lent import lenders
 from omnigraph.engine.storage.orphans import list_files, remove_files, unreferenced
 from omnigraph.engine.storage.residual import CleanupStats
 from omnigraph.engine.storage.tables import TableStore
@@ -280,7 +282,9 @@ def _doomed(
         entry.version for tagged in protected for entry in tagged.entries.values() if entry.path == path
     )
     times = context.store.version_times(path)
-    return removable(times, pinned, bounds.keep_versions, bounds.older_than, datetime.now(UTC), kept=kept)
+    found = removable(times, pinned, bounds.keep_versions, bounds.older_than, datetime.now(UTC), kept=kept)
+    lending = lenders(context.store, path, found)
+    return [version for version in found if version not in lending]
 
 
 def removable(

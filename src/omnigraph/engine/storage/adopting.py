@@ -47,6 +47,8 @@ class Adopted(Struct):
     fragments: list[FragmentMetadata] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Files besides the data files, below the line: deletions and blobs."""
+    taken: list[str] = field(default_factory=list)
+    """Data files that stay where they are, below the root."""
     left: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why some are left."""
@@ -82,6 +84,7 @@ def adopt(store: TableStore, source: TableHandle, fragment_ids: Iterable[int], t
             continue
         found.fragments.append(fragment)
         found.files.extend(files)
+        found.taken.extend(adopter.taken.get(fragment.id, ()))
     return found
 
 
@@ -98,6 +101,7 @@ class _Adopter:
         numbers = [fragment.id for fragment in existing] + sorted(covered_by_index(target) if existing else ())
         self._next = max(numbers, default=0) + 1
         self.sources: dict[int, int] = {}
+        self.taken: dict[int, list[str]] = {}
         self.reason: str | None = None
 
     def plan(self, metadata: FragmentMetadata) -> tuple[FragmentMetadata, list[tuple[str, str]], list[str]] | None:
@@ -112,10 +116,9 @@ class _Adopter:
                 self.reason = "the target has its file already" if place else "a file lies outside the graph"
                 return None
             folder = f"data/{name.removesuffix('.lance')}"
-            if place == self._own:
-                file["base_id"] = None
-            elif place in self._known:
-                file["base_id"] = self._known[place]
+            if place == self._own or place in self._known:
+                file["base_id"] = None if place == self._own else self._known[place]
+                self.taken.setdefault(self._next, []).append(f"{place}/data/{name}")
             else:
                 file["base_id"] = None
                 moves.append((f"{place}/data/{name}", f"{self._own}/data/{name}"))
@@ -227,7 +230,8 @@ def stage_adopted(
         fold=fold,
     )
     # Whatever either commit names is looked for and synced before the first.
-    staged = replace(staged, files=(*staged.files, *(new_files(added) if later else ()), *adopted.files))
+    files = (*staged.files, *(new_files(added) if later else ()), *adopted.files)
+    staged = replace(staged, files=files, taken=tuple(adopted.taken))
     return StagedAdoption(staged, tuple(added) if later else (), rows_added if later else 0)
 
 

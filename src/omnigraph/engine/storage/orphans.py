@@ -55,7 +55,7 @@ def _unknown_to(store: TableStore, path: str, branch: str | None, files: Mapping
         if not left:
             return {}
         opened = dataset if version == dataset.version else store.open(path, branch=branch, version=version).dataset
-        places, names = _known(store, opened, branch_location(path, branch))
+        places, names = files_of(store, opened, branch_location(path, branch))
         left = {
             name: size for name, size in left.items() if name not in places and name.rpartition("/")[2] not in names
         }
@@ -71,7 +71,7 @@ def remove_files(store: TableStore, files: Mapping[str, int]) -> None:
         store.objects.delete(name)
 
 
-def _known(store: TableStore, dataset: lance.LanceDataset, own: str) -> tuple[set[str], set[str]]:
+def files_of(store: TableStore, dataset: lance.LanceDataset, own: str) -> tuple[set[str], set[str]]:
     """The files one version refers to, and the names of those that it looks for outside of the root."""
     bases: dict[int | None, str] = {None: own, **places_below(store, dataset)}
     places: set[str] = set()

@@ -52,6 +52,8 @@ class StagedWrite(Struct, frozen=True, eq=False):
     """The fragments of the base that are changed or gone afterwards; None when that may be any of them."""
     has_older_files: bool = False
     """True when some of the files were written before the write that staged this began."""
+    taken: tuple[str, ...] = ()
+    """Data files, below the root, that it refers to where they are although its base has not got them."""
     synced: tuple[str, ...] | None = None
     """The files that were synced when they had been written, as `files` names them; None when none were."""
     strict: bool = True

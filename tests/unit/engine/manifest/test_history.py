@@ -57,6 +57,19 @@ def test_a_limited_list_has_the_newest_commits_first(manifest: Manifest) -> None
         assert manifest.history.list(limit=limit) == whole[:limit]
 
 
+def test_clocks_that_disagree_hide_no_commit_of_a_time(manifest: Manifest) -> None:
+    """Of two writers the one that took the time first may publish last, and their clocks may be minutes apart."""
+    start = manifest.history.newest().created_at
+    seconds = [10, 20, 20, 15, 30]
+    for second in seconds:
+        manifest.publish("main", [], lineage=replace(lineage(), created_at=start + second * 1_000_000))
+    for bound in range(5, 35, 5):
+        listed = manifest.history.list(since=start + bound * 1_000_000)
+        assert sorted((commit.created_at - start) // 1_000_000 for commit in listed) == sorted(
+            second for second in seconds if second >= bound
+        )
+
+
 def test_an_archived_commit_keeps_its_parents_actor_and_time(manifest: Manifest) -> None:
     snapshot = advance(manifest, actor="act-bob")
     assert snapshot.head is not None

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph import failpoints
+from omnigraph.engine.coordination.branch_lock import BranchLock, cleaning
 from omnigraph.errors import ConflictError, MergeBaseError, VersionReclaimedError
-from omnigraph.graph import Graph, create
+from omnigraph.graph import Graph, connect, create
 
 SCHEMA = "node P { k: String @key  n: I32? }"
 
@@ -127,3 +129,93 @@ def test_a_copy_that_no_merge_has_committed_is_reclaimed(graph: Graph) -> None:
     assert cleaned.orphan_files_removed == 1
     assert not (table / "data" / name).exists()
     assert content(graph, "review") == {"a": 0, "r": 1}
+
+
+def test_cleanup_keeps_files_of_main_that_a_branch_was_given_by_reference(graph: Graph, tmp_path: Path) -> None:
+    """What undoing a commit brings back is no file of the version the branch was made from, which stays."""
+    graph.branches.delete("review")
+    graph.load([{"type": "P", "data": {"k": "b", "n": 1}}], "overwrite")
+    gone = graph.history.list(limit=1)[0].graph_commit_id
+    put(graph, "c", 1)
+    graph.branches.create("side")
+    graph.revert(gone, "side")
+    for n in range(3):
+        put(graph, "d", n)
+    plan = graph.maintenance.plan_cleanup(keep=1)
+    report = graph.maintenance.cleanup(keep=1)
+    assert not report.failed
+    assert report.tables[0].old_versions_removed == len(plan.tables[0].versions) > 0
+    graph.close()
+    with connect(tmp_path / "graph") as again:
+        assert content(again, "side") == {"a": 0, "c": 1}
+        assert again.maintenance.verify().clean
+        # With the branch goes what was kept for it.
+        again.branches.delete("side")
+        assert again.maintenance.cleanup(keep=1).tables[0].old_versions_removed > 0
+
+
+def test_cleanup_keeps_files_of_main_for_the_past_of_a_branch(graph: Graph, tmp_path: Path) -> None:
+    put(graph, "s", 0, "review")
+    put(graph, "b", 1)
+    graph.branches.merge("main", "review")
+    given, seen = graph.history.list("review", limit=1)[0].graph_commit_id, content(graph, "review")
+    graph.tags.create("point", at=graph.history.list()[1].graph_commit_id)  # where it was created
+    graph.load([{"type": "P", "data": {"k": "b", "n": 2}}], "overwrite")
+    graph.branches.merge("main", "review", strategy="theirs")
+    put(graph, "b", 3)
+    assert not graph.maintenance.cleanup(keep=1).failed
+    graph.close()
+    with connect(tmp_path / "graph") as again:
+        rows = again.query("query q() { match { $p: P } return { $p.k as k, $p.n as n } }", at=given).to_pylist()
+        assert {row["k"]: row["n"] for row in rows} == seen == {"a": 0, "b": 1, "s": 0}
+
+
+@pytest.mark.parametrize("has_own_line", [False, True])
+@pytest.mark.parametrize("how", ["revert", "merge"])
+def test_what_a_cleanup_takes_meanwhile_is_not_taken_over(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, has_own_line: bool
+) -> None:
+    graph.branches.delete("review")
+    graph.load([{"type": "P", "data": {"k": "b", "n": 1}}], "overwrite")
+    gone = graph.history.list(limit=1)[0].graph_commit_id
+    graph.branches.create("side")
+    if has_own_line:
+        put(graph, "s", 0, "side")
+    put(graph, "c", 1)
+    before = content(graph, "side")
+    called = []
+
+    def meanwhile(name: str) -> None:
+        if name == failpoints.MERGE_POST_VALIDATION and not called:
+            called.append(name)
+            graph.load([{"type": "P", "data": {"k": "z", "n": 1}}], "overwrite")
+            assert not graph.maintenance.cleanup(keep=1).failed
+
+    monkeypatch.setattr(failpoints, "maybe_fail", meanwhile)
+    try:
+        result = graph.revert(gone, "side") if how == "revert" else graph.branches.merge("main", "side")
+        assert result.commit_id
+        assert (how, has_own_line) == ("merge", False), "only what the branch inherits was not in danger"
+    except (ConflictError, VersionReclaimedError):
+        assert content(graph, "side") == before
+    assert called
+    graph.close()
+    with connect(tmp_path / "graph") as again:
+        assert content(again, "side")
+        assert again.maintenance.verify().clean
+        put(again, "s", 1, "side")
+
+
+def test_files_of_an_earlier_state_are_not_taken_over_beside_a_cleanup(graph: Graph) -> None:
+    graph.load([{"type": "P", "data": {"k": "b", "n": 1}}], "overwrite")
+    gone = graph.history.list(limit=1)[0].graph_commit_id
+    put(graph, "c", 1)
+
+    def undo(lock: BranchLock) -> None:
+        with pytest.raises(ConflictError, match="a cleanup is removing old versions"):
+            graph.revert(gone)
+
+    cleaning(graph.context.recovery.intents, undo)
+    assert content(graph) == {"b": 1, "c": 1}
+    graph.revert(gone)
+    assert content(graph) == {"a": 0, "c": 1}

@@ -61,3 +61,19 @@ def test_files_whose_version_stays_are_lost(tmp_path: Path, graph: Graph) -> Non
     with omnigraph.connect(tmp_path / "graph", read_only=True) as reader, pytest.raises(StorageError) as lost:
         reader.query(QUESTION, at=commit).to_pylist()
     assert lost.value.kind == "not_found"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_files_of_a_state_that_cleanup_has_removed_are_refused_by_name(
+    graph: Graph, tmp_path: Path, format: str
+) -> None:
+    commit = graph.snapshot().head
+    for n in (2, 3):
+        graph.load([{"type": "A", "data": {"k": "b", "n": n}}], mode="overwrite")
+    assert not graph.maintenance.cleanup(keep=1).failed
+    with omnigraph.connect(tmp_path / "graph", read_only=True) as reader:
+        reader.refresh()
+        with pytest.raises(VersionReclaimedError, match="'node:A' has been removed") as refused:
+            reader.export(f"{tmp_path}/files/", at=commit, format=format)
+        assert refused.value.table_key == "node:A"
+    assert not list((tmp_path / "files").iterdir())
