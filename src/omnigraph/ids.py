@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection
 from datetime import datetime
 from random import SystemRandom
 from typing import NewType, TypeAlias
 
 from ulid import ULID
 
-from omnigraph.errors import InputError
+from omnigraph.errors import BranchNotFoundError, InputError
 
 BranchName = NewType("BranchName", str)
 CommitId = NewType("CommitId", str)
@@ -93,6 +94,16 @@ def parse_branch(name: str) -> BranchName:
                 " single '/', without '..' and without a '.lock' ending"
             )
     return BranchName(trimmed)
+
+
+def demand_base(branches: Collection[str], base: str) -> None:
+    """Refuse a base that does not exist, also where nothing is made from it: it is misspelt.
+
+    Raises:
+        BranchNotFoundError: it is none of the branches.
+    """
+    if parse_branch(base) not in branches:
+        raise BranchNotFoundError(f"there is no branch '{base}'")
 
 
 def overlaps(one: str, other: str) -> bool:

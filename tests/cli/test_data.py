@@ -369,3 +369,30 @@ def test_output_is_utf_8_in_every_locale(loaded: Path) -> None:
     changed = spawn("mutate", "add_person", *words[2:], "--params", '{"name": "x"}', env=plain)
     assert changed.code == 0
     assert "→" in changed.err
+
+
+def test_a_load_into_a_branch_that_is_missing_says_how_to_make_it(loaded: Path) -> None:
+    data = loaded.parent / "people.jsonl"
+    done = call("load", loaded, data, "--branch", "none", "--mode", "merge", "--quiet")
+    assert (done.code, done.err) == (
+        1,
+        "error: there is no branch 'none': pass --from <base> to create it for the load\n",
+    )
+
+
+def test_a_load_refuses_a_base_that_does_not_exist_although_the_branch_does(loaded: Path) -> None:
+    done = call("load", loaded, loaded.parent / "people.jsonl", "--mode", "merge", "--from", "nope", "--quiet")
+    assert (done.code, done.err) == (1, "error: there is no branch 'nope'\n")
+    assert call("commit", "list", loaded).out.count("branch=main") == 2
+    done = call("load", loaded, loaded.parent / "people.jsonl", "--mode", "merge", "--from", "main", "--quiet")
+    assert done.code == 0
+
+
+def test_a_load_that_is_refused_leaves_no_branch_that_was_made_for_it(loaded: Path) -> None:
+    words = ("load", loaded, loaded.parent / "people.jsonl", "--branch", "fresh", "--from", "main", "--quiet")
+    refused = call(*words)
+    assert refused.code == 3
+    assert call("branch", "list", loaded).out == "main\n"
+    assert call(*words, "--mode", "merge").code == 0
+    assert call(*words).code == 3
+    assert call("branch", "list", loaded).out == "fresh\nmain\n"

@@ -1,5 +1,6 @@
 """Errors as exit codes and as JSON."""
 
+import json
 import sys
 
 import pytest
@@ -69,3 +70,26 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     assert told.startswith(says)
     assert "unexpected" not in told
     assert told.count("error: ") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["load", "g.omni", "--mode", "wrong", "--json"],
+        ["query", "g.omni", "--nope", "--json"],
+        ["query", "g.omni", "--nope", "--format=json"],
+        ["branch", "merge", "--json"],
+        ["nonverb", "--json"],
+        ["query", "--json", "-e", "\0"],
+    ],
+)
+def test_a_line_that_is_not_understood_is_an_object_too_where_json_is_asked_for(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    told = capsys.readouterr()
+    body = json.loads(told.out)
+    assert body["code"] == "bad_request"
+    assert told.err.startswith(f"error: {body['error']}\n")
+    assert run([word for word in words if "json" not in word]) == 2
+    assert capsys.readouterr().out == ""

@@ -202,6 +202,27 @@ def test_stored_queries_and_aliases(served: str) -> None:
     assert call("alias", "who", "eve", "--server", served).code == 2
 
 
+def test_a_load_into_a_branch_that_is_missing_says_how_to_make_it(place: Path, served: str) -> None:
+    words = ("load", "--server", served, place / "more.jsonl", "--mode", "merge", "--quiet")
+    done = call(*words, "--branch", "none")
+    assert (done.code, done.err) == (
+        1,
+        "error: there is no branch 'none': pass --from <base> to create it for the load\n",
+    )
+    for branch in ("main", "none"):
+        done = call(*words, "--branch", branch, "--from", "nope")
+        assert (done.code, done.err) == (1, "error: there is no branch 'nope'\n")
+
+
+def test_a_type_that_lines_cannot_empty_is_refused(place: Path, served: str) -> None:
+    (place / "none.csv").write_text("name\n")
+    words = ("load", "--server", served, place / "none.csv", "--type", "City", "--yes", "--quiet", "--mode")
+    done = call(*words, "overwrite")
+    assert done.code == 1
+    assert "mutate with 'delete City where true'" in done.err
+    assert "nothing changed" in call(*words, "merge").out
+
+
 def test_direct_commands_refuse_a_server(served: str) -> None:
     for words in (("optimize",), ("verify",), ("repair",), ("cleanup", "--keep", "3"), ("recovery", "list")):
         done = call(*words, "--server", served)

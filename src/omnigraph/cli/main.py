@@ -22,7 +22,7 @@ import typer.main
 
 from omnigraph.cli.arguments import settle, wants_json, wants_lines
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, USAGE, exit_code
-from omnigraph.errors import GraphError, InternalError
+from omnigraph.errors import GraphError, InputError, InternalError
 
 TRACEBACK = "OMNIGRAPH_TRACEBACK"
 """The variable that makes errors appear with the place they come from, for whoever works on the code."""
@@ -91,7 +91,7 @@ def _install_failpoints() -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code; every failure ends as a sentence on standard error."""
     if any(not _is_text(word) for word in words):
-        typer.echo("error: the command line is not text in UTF-8", err=True)
+        report(InputError("the command line is not text in UTF-8"), words)
         return USAGE
     line = settle(words)
     for warning in line.warnings:
@@ -104,7 +104,7 @@ def run(words: Sequence[str]) -> int:
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else SUCCESS
     except typer.TyperException as refusal:
-        typer.echo(f"error: {refusal.format_message()}", err=True)
+        report(InputError(refusal.format_message()), line.words)
         typer.echo("Run the command with --help to see how it is used.", err=True)
         return refusal.exit_code
     except (typer.Abort, KeyboardInterrupt):

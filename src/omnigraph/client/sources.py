@@ -20,6 +20,7 @@ from omnigraph.engine.ingest.local import local_source
 from omnigraph.engine.ingest.sources import input_paths
 from omnigraph.engine.operations.export import line_runs
 from omnigraph.engine.operations.load import reading_catalog
+from omnigraph.engine.operations.outcomes import LoadMode
 from omnigraph.engine.values.entities import Entity
 from omnigraph.errors import InputError
 
@@ -43,7 +44,7 @@ def as_lines(
         known = reading_catalog(catalog(), mode)
         found = local_source(source, known, columns=columns)
         once = isinstance(source, Mapping) and any(isinstance(part, pa.RecordBatchReader) for part in source.values())
-        return _of_tables(found, known, once)
+        return _of_tables(found, known, once, overwrites=mode == LoadMode.OVERWRITE)
     files = _files(source, catalog)
     if files is not None:
         return lambda: _joined(line_streams(files)), False
@@ -73,19 +74,26 @@ def _joined(streams: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
             yield b"\n"
 
 
-def _of_tables(found: Any, catalog: Catalog, once: bool) -> Lines:
+def _of_tables(found: Any, catalog: Catalog, once: bool, *, overwrites: bool) -> Lines:
     if isinstance(found, LoadFeeds):
-        return lambda: _spelled(found), True
+        return lambda: _spelled(found, overwrites), True
     if isinstance(found, LoadRows):
         tables = [(catalog.tables[key], table) for key, table in sorted(found.tables.items())]
-        return lambda: (piece for entity, table in tables for piece in _pieces(entity, table)), False
-    return lambda: _spelled(table_feeds(found, catalog)), once
+        return lambda: _spelled(LoadFeeds([(entity, iter([(it, True)])) for entity, it in tables]), overwrites), False
+    return lambda: _spelled(table_feeds(found, catalog), overwrites), once
 
 
-def _spelled(feeds: LoadFeeds) -> Iterator[bytes]:
+def _spelled(feeds: LoadFeeds, overwrites: bool) -> Iterator[bytes]:
     for entity, batches in feeds.tables:
+        rows = 0
         for table, _ in batches:
+            rows += table.num_rows
             yield from _pieces(entity, table)
+        if overwrites and not rows:
+            raise InputError(
+                f"the data of {entity.name} has no rows, and lines, which a server is sent, cannot say that the type is"
+                f" to be emptied: mutate with 'delete {entity.name} where true', or load where the graph is stored"
+            )
 
 
 def _pieces(entity: Entity, table: pa.Table) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +32,8 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
-from omnigraph.errors import InputError
+from omnigraph.errors import BranchNotFoundError, GraphError, InputError, RecoveryRequiredError, StorageError
+from omnigraph.ids import demand_base
 
 if TYPE_CHECKING:
     from omnigraph.engine.operations.outcomes import LoadResult
@@ -128,10 +129,8 @@ def load(
         with (
             session.open(read_only=False, durability=durability, external_blobs=blobs_from or ()) as graph,
             load_bar() as listener,
+            branch_of(session, graph, branch, base, author) as (created, further),
         ):
-            # A server creates the branch itself, in the request that loads, so that it is there only with the data.
-            further: dict[str, Any] = {"base": base} if session.is_served else {}
-            created = not session.is_served and create_missing(graph, branch, base, author)
             result = graph.load(
                 source,
                 mode=mode,
@@ -154,12 +153,42 @@ def load(
         write_lines(summary_lines(result, uri=session.uri))
 
 
-def create_missing(graph: Graph, branch: str, base: str | None, author: str | None) -> bool:
-    """Create the branch of a load where it is missing and a base is named; True when that was done."""
-    if base is None or branch in graph.branches.list():
-        return False
-    graph.branches.create(branch, base, actor=author)
-    return True
+@contextmanager
+def branch_of(
+    session: Session, graph: Graph, branch: str, base: str | None, author: str | None
+) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """The branch of a load: whether it was made for it, and what the load itself has to be told about that.
+
+    A server makes the branch in the request that loads. Here it is made before, and goes again if nothing was loaded.
+
+    Raises:
+        BranchNotFoundError: it is missing and no base is named, or the base is missing.
+    """
+    if base is None:
+        try:
+            yield False, {}
+        except BranchNotFoundError:
+            raise BranchNotFoundError(
+                f"there is no branch '{branch}': pass --from <base> to create it for the load"
+            ) from None
+    elif session.is_served:
+        yield False, {"base": base}
+    else:
+        there = graph.branches.list()
+        if branch in there:
+            demand_base(there, base)
+            yield False, {}
+            return
+        began_at = graph.branches.create(branch, base, actor=author).head
+        try:
+            yield True, {}
+        except (RecoveryRequiredError, StorageError):
+            raise  # Whether something was loaded is not known.
+        except GraphError:
+            with suppress(GraphError):
+                if graph.snapshot(branch).head == began_at:
+                    graph.branches.delete(branch, actor=author)
+            raise
 
 
 @contextmanager

@@ -41,8 +41,8 @@ class RecordBlock(Struct, frozen=True):
 
 
 def cut_csv(file: InputFile, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a CSV file, each with whether it begins inside a quoted value."""
-    found = pieces(file, piece_bytes)
+    """The pieces of a CSV file, each with whether it begins inside a quoted value; an empty one has one, too."""
+    found = pieces(file, piece_bytes) or [Piece(file, 0, 0, 0)]
     if len(found) <= 1 or file.compressed:
         return found
     marked: list[Piece] = []

@@ -212,6 +212,8 @@ def csv_header(piece: Piece) -> list[str]:
     whole = piece.file.compressed
     block = next(csv_blocks(piece if whole else replace(piece, start=0, end=1, inside=False)), None)
     first = block.data[: first_record(block.data)] if block is not None and len(block.lines) else b""
+    if not first:
+        raise InputError(f"{piece.file.uri} needs a header line with its column names: it is empty")
     try:
         options = pacsv.ParseOptions(newlines_in_values=True)
         # Arrow takes a line for the header only if it has an end, which the one line of a file may lack.

@@ -18,7 +18,7 @@ from omnigraph.engine.coordination.makers import forget_gone
 from omnigraph.engine.operations.branch import made_for, was_made_for
 from omnigraph.engine.operations.outcomes import LoadMode, LoadResult
 from omnigraph.errors import BranchNotFoundError, GraphError, RecoveryRequiredError, StorageError
-from omnigraph.ids import CommitId
+from omnigraph.ids import CommitId, demand_base
 from omnigraph.server import bodies
 from omnigraph.server.access import BRANCH_CREATE, CHANGE
 from omnigraph.server.call import Call, Write, digest_of, named_branch, run_write
@@ -149,7 +149,8 @@ class _Loading:
 
     def _run(self, source: IO[bytes], note: Note | None) -> LoadResult:
         graph, actor = self.call.graph, self.call.actor
-        missing = self.branch not in graph.branches.list()
+        there = graph.branches.list()
+        missing = self.branch not in there
         if missing and self.base is None:
             raise _missing(self.branch)
         if missing and note is not None and note.taken_over and was_made_for(graph.context, self.branch, note.request):
@@ -158,6 +159,8 @@ class _Loading:
             graph.branches.create(self.branch, named_branch(self.base), actor=actor)
         # Also when an earlier attempt at this request made it and came no further.
         self._creates = missing or (note is not None and made_for(graph.context, self.branch, note.request))
+        if self.base is not None and not self._creates:
+            demand_base(there, self.base)
         began_at = graph.snapshot(self.branch).head if self._creates else None
         try:
             return graph.load(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.choices import LoadMode
 from omnigraph.engine.ingest import files
 from omnigraph.engine.ingest.files import cut, find_files, position_of, read_lines
 from omnigraph.engine.ingest.sources import Feed, pack
@@ -187,3 +188,18 @@ def test_a_file_without_rows_has_columns_to_check_and_a_type_to_empty(tmp_path: 
     write("code")
     graph.load({"Berth": tmp_path / name}, mode="overwrite")
     assert [entry.row_count for entry in graph.snapshot().entries.values()] == [0]
+
+
+@pytest.mark.parametrize("name", ["berths.csv", "berths.csv.gz"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, name: str, mode: LoadMode) -> None:
+    graph = create(tmp_path / "g", "node Berth { code: String @key }")
+    graph.load([{"type": "Berth", "data": {"code": "N1"}}])
+    (tmp_path / name).write_bytes(b"")
+    for engine in ("local", "auto"):
+        with pytest.raises(InputError, match=rf"{name} needs a header line with its column names: it is empty"):
+            graph.load(tmp_path / name, type="Berth", mode=mode, engine=engine)
+    assert [entry.row_count for entry in graph.snapshot().entries.values()] == [1]
+    # A file of data lines without a line is no mistake: it says nothing of any type.
+    (tmp_path / "none.jsonl").write_bytes(b"")
+    assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
