@@ -7,6 +7,7 @@ so whoever asked is told before and after through `notify`.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import time
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.engine.ingest.memory import machine_memory_mb
 from omnigraph.errors import ExecutionError
 from omnigraph.pipeline.java import find_java, prepare_environment
-from omnigraph.pipeline.scratch import make_scratch
 from omnigraph.pipeline.watching import is_remote
+from omnigraph.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +141,9 @@ def _common_settings() -> dict[str, str]:
 def _local_settings() -> dict[str, str]:
     """What suits one machine: its cores and memory, no web page, no traffic off the loopback, nothing left behind."""
     cores = os.cpu_count() or 2
-    folder = make_scratch()
+    scratch = Scratch("spark")
+    atexit.register(scratch.remove)  # A JVM lives as long as its process.
+    folder = str(scratch.path)
     return {
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",

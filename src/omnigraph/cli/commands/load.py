@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +32,7 @@ from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
 from omnigraph.errors import BranchNotFoundError, GraphError, InputError, RecoveryRequiredError, StorageError
 from omnigraph.ids import demand_base
+from omnigraph.scratch import Scratch
 
 if TYPE_CHECKING:
     from omnigraph.engine.operations.outcomes import LoadResult
@@ -210,8 +209,8 @@ def sources(data: Sequence[str], nodes: Sequence[str], edges: Sequence[str]) -> 
     elif STDIN not in data:
         yield list(data)
     else:
-        with tempfile.TemporaryDirectory(prefix="omnigraph-stdin-") as folder:
-            kept = Path(folder) / "stdin.jsonl"
+        with Scratch("stdin") as folder:
+            kept = folder / "stdin.jsonl"
             with kept.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
             yield [str(kept) if path == STDIN else path for path in data]

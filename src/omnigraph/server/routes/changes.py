@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from omnigraph.errors import GraphError
+from omnigraph.scratch import Scratch
 from omnigraph.server.access import EXPORT, READ
 from omnigraph.server.call import Call, named_branch
 from omnigraph.server.describe import BRANCH, PER_GRAPH, WITH_BODY, answers, in_header, in_query, takes
@@ -151,25 +150,25 @@ async def baseline(request: Request) -> Response:
     call.demand(EXPORT, branch=branch)
 
     def make() -> Iterator[bytes]:
-        folder = tempfile.TemporaryDirectory(prefix="omnigraph-baseline-")
+        scratch = Scratch("baseline")
         try:
-            path = os.path.join(folder.name, "baseline.ndjson")
+            path = str(scratch.path / "baseline.ndjson")
             call.graph.changes.baseline(path, branch, types=body.type, kinds=body.kind, ops=body.op)
         except BaseException:
-            folder.cleanup()
+            scratch.remove()
             raise
-        return _file(folder, path)
+        return _file(scratch, path)
 
     return await slotted(call, make, "application/x-ndjson; charset=utf-8")
 
 
-def _file(folder: tempfile.TemporaryDirectory[str], path: str) -> Iterator[bytes]:
+def _file(scratch: Scratch, path: str) -> Iterator[bytes]:
     try:
         with open(path, "rb") as file:
             while piece := file.read(PIECE_BYTES):
                 yield piece
     finally:
-        folder.cleanup()
+        scratch.remove()
 
 
 def _asked(call: Call, parameters: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""The folder a local Spark works in, and what killed processes have left of theirs.
+"""Folders for what is only needed for a while, and what killed processes have left of theirs.
 
-Shuffles of a large load take as much disk as its rows. A process that ends takes its folder away; one that is killed
-cannot, so the next to start a local Spark does. A folder in use is told by an advisory lock on a file in it, which the
-system gives up when its process dies, however that happens and whatever its number means in another container.
+Shuffles of Spark, standard input kept for a load and a baseline on its way to a client may be as large as a graph. A
+process that ends takes its folders away; one that is killed cannot, so the next that needs one does. A folder in use is
+told by an advisory lock on a file in it, which the system gives up when its process dies, however that happens and
+whatever its number means in another container.
 """
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,16 +19,27 @@ try:
 except ImportError:  # a system without advisory locks: nobody can tell what is in use, so all of it stays
     fcntl = None  # type: ignore[assignment]
 
-_PREFIX = "omnigraph-spark-"
+_PREFIX = "omnigraph-"
 _LOCK = "in-use"
 
 
-def make_scratch() -> str:
-    """A new folder that lives as long as this process; those of killed ones are removed first."""
-    remove_abandoned(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    atexit.register(_leave, folder, _hold(folder))
-    return str(folder)
+class Scratch:
+    """A folder of this process until it is removed, nobody has it any more, or the process ends."""
+
+    def __init__(self, purpose: str) -> None:
+        remove_abandoned(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
+        self._finalizer = weakref.finalize(self, _remove, self.path, _hold(self.path))
+
+    def remove(self) -> None:
+        """Take the folder away, if it is still there."""
+        self._finalizer()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 def remove_abandoned(parent: Path) -> None:
@@ -52,6 +64,6 @@ def _hold(folder: Path) -> BinaryIO:
     return file
 
 
-def _leave(folder: Path, held: BinaryIO) -> None:
+def _remove(folder: Path, held: BinaryIO) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     held.close()
