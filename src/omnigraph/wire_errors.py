@@ -83,9 +83,15 @@ def served_error(error: GraphError) -> dict[str, Any]:
     return body
 
 
+def engine_words(error: GraphError) -> dict[str, Any]:
+    """What a body says of an error of the engine beside a sentence that is promised to those who speak HTTP."""
+    return {"error_type": type(error).__name__, "error_code": error.code, "error_message": error.message}
+
+
 def error_from(status: int, body: Mapping[str, Any]) -> GraphError:
     """The exception that a failed answer stands for."""
-    message = str(body.get("error") or f"the server answered with status {status} and no reason")
+    told = body.get("error_message") or body.get("error")
+    message = str(told or f"the server answered with status {status} and no reason")
     kind = CLASSES.get(str(body.get("error_type"))) or _told_by_fields(body) or _by_status(status)
     code = body.get("error_code")
     error = kind.__new__(kind)

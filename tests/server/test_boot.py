@@ -42,6 +42,7 @@ def test_boot_refusals_name_a_remedy(seed: Path, tmp_path: Path) -> None:
     policy.write_text(POLICY)
     graph = ("--store", seed, "--unauthenticated")
     assert "--store" in refused()
+    assert "mutually exclusive" in refused(tmp_path, *graph)
     assert "--unauthenticated" in refused("--store", seed)
     assert "TOKENS_FILE" in refused("--store", seed, "--policy", policy)
     assert "does not exist" in refused(*graph, "--queries", tmp_path / "none")
@@ -53,6 +54,7 @@ def test_boot_refusals_name_a_remedy(seed: Path, tmp_path: Path) -> None:
     assert "graph id" in refused(*graph, "--graph-id", "a_b")
     assert "policy" in refused("--store", seed, "--policy", tmp_path / "none.yaml")
     assert call("serve", "--check", *graph).code == 0
+    assert call("serve", "--check", seed, "--unauthenticated").code == 0
 
 
 def test_an_address_that_is_taken_is_said(tmp_path: Path) -> None:

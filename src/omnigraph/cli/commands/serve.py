@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import BlobsFrom, CommitDurability
+from omnigraph.cli.options import BlobsFrom, CommitDurability, Uri
 from omnigraph.errors import InputError
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -21,6 +21,7 @@ def register(application: typer.Typer) -> None:
 
 
 def serve(
+    uri: Uri = None,
     store: Annotated[
         str | None, typer.Option("--store", metavar="URI", help="The graph to serve.", envvar="OMNIGRAPH_STORE")
     ] = None,
@@ -68,12 +69,11 @@ def serve(
 
     if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise InputError(f"a log level is debug, info, warning or error, not '{log_level}'")
-    if store is None or not store.strip():
-        raise InputError("there is nothing to serve: pass --store <uri> of a graph")
+    store = _addressed(uri, store)
     logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
     variables = {**os.environ, **({"OMNIGRAPH_METRICS": "1"} if metrics else {})}
     boot = Boot(
-        store=store.strip(),
+        store=store,
         graph_id=graph_id,
         bind=bind,
         unauthenticated=unauthenticated
@@ -90,6 +90,16 @@ def serve(
         typer.echo(f"ready to serve {boot.store} as '{graph_id}' at {bind}")
         return
     run(boot, variables, announce=_announce)
+
+
+def _addressed(uri: str | None, store: str | None) -> str:
+    """The graph that is meant: the one named first, `--store`, or that of the environment."""
+    if uri is not None and store not in (None, os.environ.get("OMNIGRAPH_STORE")):
+        raise InputError("a positional URI and --store are mutually exclusive: pass one of them")
+    named = (store or "" if uri is None else uri).strip()
+    if not named:
+        raise InputError("there is nothing to serve: pass the URI of a graph, or --store <uri>")
+    return named
 
 
 def _announce(address: str) -> None:

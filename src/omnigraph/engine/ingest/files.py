@@ -120,7 +120,7 @@ def find_files(source: str | os.PathLike[str], *, default: FileFormat = FileForm
     else:
         found = _files_at(text, default)
     if not found:
-        raise NotFoundError(f"no input file at '{text}'")
+        raise NotFoundError(f"no input file at '{text}': what is there is empty or hidden")
     return found
 
 

@@ -31,7 +31,7 @@ from omnigraph.engine.rules.checks import check_rows
 from omnigraph.engine.values.columns import finish_arrow
 from omnigraph.engine.values.entities import LINE, RECORD, SOURCE, Entity, assemble, row_schema, with_given
 from omnigraph.engine.values.texts import id_texts, text_faults
-from omnigraph.errors import ConstraintError, InputError
+from omnigraph.errors import ConstraintError, InputError, NotFoundError
 from omnigraph.ids import TableKey
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -190,10 +190,11 @@ def _expand(path: Path) -> list[Path]:
         raise InputError(f"'{path}' cannot be read: {failure.strerror}") from failure
     if is_folder:
         if not found:
-            raise InputError(f"the folder '{path}' holds no load files ({', '.join(RECORD_SUFFIXES[:3])}, also .gz)")
+            suffixes = ", ".join(RECORD_SUFFIXES[:3])
+            raise NotFoundError(f"no input file at '{path}': it is a folder without load files ({suffixes}, also .gz)")
         return found
     if not path.exists():
-        raise InputError(f"the load file '{path}' does not exist")
+        raise NotFoundError(f"no input file at '{path}'")
     return [path]
 
 

@@ -202,7 +202,8 @@ def delete_branch(
 
     def delete(lock: BranchLock) -> None:
         refuse_while_locked(context.recovery.intents, "deleting a branch")
-        if identity is not None and context.store.branch_identity(layout.MANIFEST, branch) != identity:
+        found = context.store.branch_identity(layout.MANIFEST, branch) or ""
+        if identity is not None and found != identity:
             raise BranchNotFoundError(f"the branch '{branch}' that was to be deleted is not there any more")
         last = _deletable(context, branch)
         if at is not None and last.head != at:

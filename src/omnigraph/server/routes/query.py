@@ -22,6 +22,7 @@ from omnigraph.server.reading import readable
 from omnigraph.server.requests import QueryRequest, ReadRequest
 from omnigraph.server.responses import ExplainOutput, ReadOutput
 from omnigraph.server.streaming import pulled
+from omnigraph.wire_errors import engine_words
 
 router = APIRouter(tags=["queries"])
 _STATUSES = (*PER_GRAPH, *WITH_BODY, 410)
@@ -114,8 +115,8 @@ async def answer_query(
         # The first pieces are made by the thread that ran the query: a small result needs no second turn.
         try:
             result = call.graph.query(source, params, name, resolved, at, options=options)
-        except ExecutionError:
-            refuse_mutation(call, source, name)
+        except ExecutionError as error:
+            refuse_mutation(call, source, name, error)
             raise
         made = read_body(result, form, target)
         facts = {"Omnigraph-Query-Name": result.query_name, "Omnigraph-Row-Count": str(len(result))}
@@ -130,8 +131,8 @@ async def answer_query(
     return StreamingResponse(pulled(call, made, (first or b"") + second), media_type=form.value, headers=sent)
 
 
-def refuse_mutation(call: Call, source: str, name: str | None) -> None:
-    """Say where a write query belongs.
+def refuse_mutation(call: Call, source: str, name: str | None, error: ExecutionError) -> None:
+    """Say where a write query belongs; a client that raises the engine's error again finds it beside.
 
     Raises:
         HttpRefusal: 400.
@@ -141,4 +142,5 @@ def refuse_mutation(call: Call, source: str, name: str | None) -> None:
         raise HttpRefusal(
             400,
             f"query '{plan.name}' contains mutations (insert/update/delete); use POST /mutate for write queries",
+            facts=engine_words(error),
         )
