@@ -20,23 +20,27 @@ PYG    := .venv-pyg
 # One more than the two cores of a small machine: a quarter of the time tests wait for processes and files.
 WORKERS ?= 3
 PROGRAMS ?= 200
+RUN    := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-fast test-pyg soak check format docs bench clean
+.PHONY: help quickstart test test-fast test-exhaustive test-pyg soak check format docs bench clean
 
 help: ## Show the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 quickstart: $(USE) ## Create a graph, load it through Spark, query it, change it, read its past
 	@$(BIN)/python -m omnigraph.examples.quickstart
 
-test: $(DEV) ## Run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+test: $(DEV) ## Run the tests, all but what is left of loops of which they take a choice
+	$(RUN) -m "not exhaustive"
 
 test-fast: $(DEV) ## Run the tests that take no more than a moment and start no Spark
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long and not spark"
+	$(RUN) -m "not long and not spark and not exhaustive"
+
+test-exhaustive: $(DEV) ## Run what `make test` leaves out, as CI does: every fault of every write, more programs
+	$(RUN) -m exhaustive
 
 test-pyg: $(PYG)/.installed ## Run the tests of PyTorch Geometric in .venv-pyg, which takes 5 GB of disk
 	$(PYG)/bin/python -c "import torch_geometric"

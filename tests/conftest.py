@@ -90,15 +90,19 @@ def frozen_heap() -> None:
 def swept(request: pytest.FixtureRequest) -> Iterator[None]:
     """Search for garbage after a long test: graphs that nobody closed hold memory that Python does not count."""
     yield
-    if request.node.get_closest_marker("long") is not None:
+    if _is_long(request.node):
         gc.collect()
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in ("long", "exhaustive"))
 
 
 def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
     return (
         _SUBSTRATE not in item.path.parents,
         item.get_closest_marker("spark") is None,
-        item.get_closest_marker("long") is None,
+        not _is_long(item),
     )
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 
 import omnigraph
 
@@ -205,7 +206,7 @@ def test_a_session_that_is_interrupted_leaves_nobody_waiting(
     assert seen["interrupted"] > 20
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.parametrize("seed", range(2))
 def test_many_sessions_that_are_interrupted_leave_nobody_waiting(session: Session, root: str, seed: int) -> None:
     assert press(session, root, 70, seed=seed)["interrupted"] > 25

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.crash.summary import PROPERTY
 
 from omnigraph.testing.crash import Baseline, Write, baseline, check_death, crash_at, deaths
@@ -19,15 +20,42 @@ CHANGES_MIN = 1
 Record = Callable[[str, object], None]
 
 
-def faults_and_death(*quick: Fault, among: Iterable[Fault] = Fault) -> list[Any]:
-    """Parameters: every fault that a process survives, and None for its death; those that are not quick are long.
+def faults_and_death(
+    *quick: Fault, among: Iterable[Fault] = Fault, always: Collection[Fault] = tuple(Fault)
+) -> list[Any]:
+    """Parameters: every fault that a process survives, and None for its death.
 
+    Those that are not quick are long, and those that are not wanted `always` exhaustive.
     What the two faults leave that end a process is looked at together, because the state before an operation is as a
     rule the one after the operation before it.
     """
     alive = [fault for fault in among if not fault.kills]
-    found = [pytest.param(fault, marks=() if fault in quick else pytest.mark.long) for fault in alive]
+    found = [
+        pytest.param(fault, marks=() if fault in quick else pytest.mark.long if fault in always else EXHAUSTIVE)
+        for fault in alive
+    ]
     return [*found, pytest.param(None, marks=pytest.mark.long, id="death")]
+
+
+def cases_of(
+    writes: Iterable[str], *, whole: Collection[str], chosen: Collection[str] = (), quick: Collection[Fault] = ()
+) -> list[Any]:
+    """Parameters: each write with each fault, and whether every operation is visited.
+
+    What a death or a lost answer leaves is asked of each write. Writes of one kind share how they take the other
+    faults: these meet the writes that are `whole` at every operation, the `chosen` ones at those that change something
+    and the next of each, and the others, like the remaining operations of the chosen ones, in the exhaustive run only.
+    """
+    found = []
+    for name in writes:
+        for fault in (fault for fault in Fault if not fault.kills):
+            always = name in whole or name in chosen or fault is Fault.RAISE_AFTER
+            mark = () if fault in quick else pytest.mark.long if always else EXHAUSTIVE
+            found.append(pytest.param(name, fault, name in whole, marks=mark, id=f"{name}-{fault}"))
+            if name in chosen and fault in (Fault.RAISE_BEFORE, Fault.INTERRUPT_BEFORE):
+                found.append(pytest.param(name, fault, True, marks=EXHAUSTIVE, id=f"{name}-each {fault}"))
+        found.append(pytest.param(name, None, True, marks=pytest.mark.long, id=f"{name}-death"))
+    return found
 
 
 def crash_everywhere(

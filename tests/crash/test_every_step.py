@@ -1,8 +1,8 @@
 """Every writer, crashed before and after every storage operation it performs, leaves its write whole or not at all.
 
-Lost acknowledgements of mutations and loads always run; everything else is marked long. Writes of one kind share the
-way they open a graph and look at it, so that some of each kind, those in `WHOLE`, are crashed at operations that only
-look as well; with `--thorough` all are.
+Lost acknowledgements of mutations and loads always run; what else `make test` runs is marked long, and the rest is
+exhaustive, which CI runs as well. Some writes of each kind, those in `WHOLE`, are crashed at operations that only look,
+too; with `--thorough` all are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.crash.everywhere import Record, crash_everywhere, faults_and_death
+from tests.crash.everywhere import Record, cases_of, crash_everywhere, faults_and_death
 from tests.crash.writes import (
     LOADS,
     MERGES,
@@ -41,13 +41,12 @@ from omnigraph.testing.faults import Fault, FaultyStore
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS, **TOGETHER}
 MERGING: dict[str, Write] = {**MERGES, **REVERTS}
 WHOLE = frozenset(
+    {"insert nodes and an edge", "load merge", "first write on a branch", "fast-forward main to a branch"}
+)
+CHOSEN = frozenset(
     {
-        "insert nodes and an edge",
-        "load merge",
         "several writes together",
         "several first writes on a branch together",
-        "first write on a branch",
-        "fast-forward main to a branch",
         "merge a branch into its sibling",
         "merge by two commits to a table",
         "merge a branch that has come back to where it was",
@@ -57,30 +56,33 @@ WHOLE = frozenset(
     }
 )
 FAULTS = faults_and_death()
-ALSO_QUICK = faults_and_death(Fault.RAISE_AFTER)
-MERGE_CASES = [
-    pytest.param(name, *each.values, marks=each.marks, id=f"{name}-{each.values[0] or 'death'}")
-    for name in MERGING
-    for each in FAULTS
-]
+CASES = ("name", "fault", "every")
 
 
-@pytest.mark.parametrize("fault", ALSO_QUICK)
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(CASES, cases_of(WRITES, whole=WHOLE, chosen=CHOSEN, quick=[Fault.RAISE_AFTER]))
 def test_a_write_survives(
-    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
+    name: str,
+    fault: Fault | None,
+    every: bool,
+    seeded: Path,
+    scratch: Path,
+    record_property: Record,
+    thorough: bool,
 ) -> None:
-    crash_everywhere(WRITES[name], seeded, scratch, fault, record_property, every=name in WHOLE, thorough=thorough)
+    crash_everywhere(WRITES[name], seeded, scratch, fault, record_property, every=every, thorough=thorough)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", ON_A_BRANCH)
+@pytest.mark.parametrize(CASES, cases_of(ON_A_BRANCH, whole=WHOLE, chosen=CHOSEN))
 def test_a_write_on_a_branch_survives(
-    name: str, fault: Fault | None, branched: Path, scratch: Path, record_property: Record, thorough: bool
+    name: str,
+    fault: Fault | None,
+    every: bool,
+    branched: Path,
+    scratch: Path,
+    record_property: Record,
+    thorough: bool,
 ) -> None:
-    crash_everywhere(
-        ON_A_BRANCH[name], branched, scratch, fault, record_property, every=name in WHOLE, thorough=thorough
-    )
+    crash_everywhere(ON_A_BRANCH[name], branched, scratch, fault, record_property, every=every, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -97,21 +99,30 @@ def test_the_deletion_of_a_branch_survives(
     crash_everywhere(DeleteBranch(), diverged, scratch, fault, record_property, thorough=thorough)
 
 
-@pytest.mark.parametrize(("name", "fault"), MERGE_CASES)
+@pytest.mark.parametrize(CASES, cases_of(MERGING, whole=WHOLE, chosen=CHOSEN))
 def test_a_merge_survives(
-    name: str, fault: Fault | None, to_merge: dict[str, Path], scratch: Path, record_property: Record, thorough: bool
+    name: str,
+    fault: Fault | None,
+    every: bool,
+    to_merge: dict[str, Path],
+    scratch: Path,
+    record_property: Record,
+    thorough: bool,
 ) -> None:
-    crash_everywhere(
-        MERGING[name], to_merge[name], scratch, fault, record_property, every=name in WHOLE, thorough=thorough
-    )
+    crash_everywhere(MERGING[name], to_merge[name], scratch, fault, record_property, every=every, thorough=thorough)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize(CASES, cases_of(SCHEMAS, whole=WHOLE, chosen=CHOSEN))
 def test_a_change_of_the_schema_survives(
-    name: str, fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
+    name: str,
+    fault: Fault | None,
+    every: bool,
+    seeded: Path,
+    scratch: Path,
+    record_property: Record,
+    thorough: bool,
 ) -> None:
-    crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property, every=name in WHOLE, thorough=thorough)
+    crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property, every=every, thorough=thorough)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

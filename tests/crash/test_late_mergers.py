@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.concurrency.elsewhere import settle_elsewhere
 from tests.crash.writes import MERGES, Merge, Mutation
 
@@ -169,7 +170,7 @@ def test_a_merger_that_stood_still_before_a_step_that_writes(to_merge: dict[str,
     assert taken_over > 5
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.parametrize("name", [name for name in MERGES if name != QUICK])
 def test_a_merger_of_any_kind_that_stood_still_before_a_step_that_writes(
     name: str, to_merge: dict[str, Path], scratch: Path
@@ -179,7 +180,7 @@ def test_a_merger_of_any_kind_that_stood_still_before_a_step_that_writes(
     assert taken_over > 2 or name == NO_EFFECT
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 def test_a_merger_that_stood_still_before_any_step(to_merge: dict[str, Path], scratch: Path) -> None:
     # Mergers differ in what they write; what they read, and what they may have read too early, is the same for all.
     places, taken_over = everywhere(MERGES[QUICK], to_merge[QUICK], scratch, None)

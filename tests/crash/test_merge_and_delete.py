@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.crash.everywhere import OPERATIONS_MIN, Record
 from tests.crash.summary import PROPERTY
 from tests.crash.writes import Merge
@@ -19,7 +20,7 @@ from omnigraph.testing.faults import Fault, FaultyStore
 WRITE = Merge(delete_branch=True)
 # An end before a change leaves what the end after the change before it leaves.
 FAULTS = [
-    pytest.param(fault, marks=() if fault is Fault.RAISE_AFTER else pytest.mark.long)
+    pytest.param(fault, marks=pytest.mark.long if fault in (Fault.RAISE_AFTER, Fault.EXIT_AFTER) else EXHAUSTIVE)
     for fault in Fault
     if fault is not Fault.EXIT_BEFORE
 ]
@@ -50,7 +51,6 @@ def fails(root: str, fault: Fault, number: int) -> bool:
     return store.met
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_merge_that_deletes_its_branch_survives(
     fault: Fault, to_merge: dict[str, Path], scratch: Path, record_property: Record

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.amounts import always_first
 from tests.damage.graphs import DAMAGES, Case, Outcome, built, examine, freeze_heap
 
 DAMAGES_EACH = 3
 """Kinds of damage that each kind of file meets; with `--thorough` every file meets every kind."""
+PARTS = DAMAGES_EACH
+"""The suite always has one of them for each kind of file."""
 _GENERATED = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f-]{20,}|\b[0-9A-HJKMNP-TV-Z]{26}\b|[01]{20,}[0-9a-f]*|[0-9a-f]{16,}|[0-9]+"
 )
@@ -81,7 +84,8 @@ def _kinds_of_files(pristine: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.long
-def test_damage_is_reported_or_harmless(graph: tuple[Path, Path], thorough: bool) -> None:
+@pytest.mark.parametrize("part", always_first(1, range(PARTS)))
+def test_damage_is_reported_or_harmless(graph: tuple[Path, Path], part: int, thorough: bool) -> None:
     if thorough:
         chosen = [(file, kind) for file in _files(graph[1]) for kind in sorted(DAMAGES)]
     else:
@@ -92,6 +96,7 @@ def test_damage_is_reported_or_harmless(graph: tuple[Path, Path], thorough: bool
             for files in _kinds_of_files(graph[1]).values()
             for _ in range(DAMAGES_EACH)
         ]
-    verdicts = _run(graph, [Case(*graph, file, kind, seed) for seed, (file, kind) in enumerate(chosen)])
-    assert verdicts["found"] + verdicts["refused"] > 50
+    cases = [Case(*graph, file, kind, seed) for seed, (file, kind) in enumerate(chosen)]
+    verdicts = _run(graph, cases[part::PARTS])
+    assert verdicts["found"] + verdicts["refused"] > 50 // PARTS
     assert set(map(str, {file for file, _ in chosen})) >= {"_schema.pg", "__schema_state.json"}

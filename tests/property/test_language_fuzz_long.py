@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.property.test_language_fuzz import HARBOUR, QUERIES, SCHEMAS, fuzz
 
 from omnigraph.catalog.resolve import compile_schema
@@ -29,7 +29,7 @@ SHORT_QUERIES = [
 ]
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 def test_two_hundred_thousand_damaged_programs_end_in_a_tree_or_a_graph_error() -> None:
     harbour = compile_schema(HARBOUR)
     started = time.process_time()

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE, always_first
 from tests.merge_workers import InProcess
 from tests.property.merge_programs import OFTEN, SELDOM, run
 
@@ -36,7 +37,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("lowered")
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", always_first(2, range(5)))
 def test_merging_does_what_the_model_does(tmp_path: Path, part: int) -> None:
     total = run(tmp_path, range(part * 20, part * 20 + 20), 12)
     assert min(total[name] for name in OFTEN) > 0, total
@@ -52,14 +53,14 @@ def test_workers_merge_as_the_model_does(tmp_path: Path) -> None:
     assert {"decide", "write", "delete"} <= workers.acts
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.usefixtures("lowered")
 def test_workers_merge_as_the_model_does_for_long(tmp_path: Path, thorough: bool) -> None:
     total = run(tmp_path, range(2_000, 2_020 if thorough else 2_006), 60, InProcess())
     assert min(total[name] for name in (*OFTEN, *SELDOM) if thorough or name in OFTEN) > 0, total
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.usefixtures("lowered")
 def test_merging_does_what_the_model_does_for_long(tmp_path: Path, thorough: bool) -> None:
     total = run(tmp_path, range(1_000, 3_000 if thorough else 1_006), 60)

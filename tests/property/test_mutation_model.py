@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.amounts import always_first
 
 import omnigraph
 from omnigraph.engine.operations.mutate import touched as told
@@ -430,6 +431,6 @@ def test_mutations_do_what_the_model_does(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 125))
+@pytest.mark.parametrize("seed", always_first(10, range(100, 125)))
 def test_many_mutations_do_what_the_model_does(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed, 40)

@@ -8,6 +8,7 @@ from collections import Counter
 import lance
 import pyarrow as pa
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.plain.evaluator import PlainGraph, TooManyTriesError, evaluate
 from tests.plain.values import PlainFailure
 
@@ -895,7 +896,7 @@ def test_engine_returns_the_rows_of_the_plain_evaluator(seed, tmp_path):
     run_cases(seed, 8, 60, tmp_path)
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.parametrize("seed", range(3, 6))
 def test_engine_returns_the_rows_of_the_plain_evaluator_in_thousands_of_cases(seed, tmp_path):
     run_cases(seed, 10, 100, tmp_path)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE, always_first
 from tests.property.differential.large import LargeMachine
 from tests.property.differential.machine import Counts, Machine
 from tests.property.differential.witnesses import Child, forget_everything
@@ -50,21 +51,21 @@ def run(root: Path, seed: int, counts: Counts, *, steps: int = STEPS, size: int 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 6))])
+@pytest.mark.parametrize("block", always_first(2, range(6)))
 def test_all_readers_agree_after_every_step(tmp_path: Path, small: None, counts: Counts, block: int) -> None:
     for seed in range(block * PROGRAMS, (block + 1) * PROGRAMS):
         run(tmp_path, seed, counts)
     assert counts.comparisons.total() > counts.steps.total() >= PROGRAMS * STEPS
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 def test_all_readers_agree_in_long_programs(tmp_path: Path, small: None, counts: Counts, program: int) -> None:
     """As many programs as `--programs` says, each with another seed; `make soak` runs hundreds."""
     run(tmp_path, 10_000 + program, counts, steps=300)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", [505, 511, pytest.param(2045, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [505, 511, 2045])
 def test_all_readers_agree_where_small_tables_become_large(tmp_path: Path, counts: Counts, size: int) -> None:
     run(tmp_path, size, counts, steps=20, size=size, edges=size * 2)
 

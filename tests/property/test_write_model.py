@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.amounts import EXHAUSTIVE
 
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.mutate import mutate
@@ -278,7 +279,7 @@ def test_random_writes_are_accepted_and_stored_as_the_model_says(steps):
     _run(steps)
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(_mutations, _mutations, _loads, _patches), min_size=4, max_size=16))
 def test_long_runs_of_random_writes_are_accepted_and_stored_as_the_model_says(steps):

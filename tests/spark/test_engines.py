@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ from omnigraph.graph import Graph
 from omnigraph.pipeline import merge
 
 pytestmark = pytest.mark.spark
+
+
+def test_tests_that_share_a_session_run_in_one_process(request: pytest.FixtureRequest, spark: Any) -> None:
+    """Otherwise each test process would start a virtual machine of its own, and nobody would be told."""
+    assert "PYTEST_XDIST_WORKER" not in os.environ or request.node.nodeid.endswith("@spark")
 
 
 def records(chosen: random.Random) -> list[dict[str, Any]]:

@@ -1,0 +1,15 @@
+"""How much of a loop the suite runs: a share of its cases always, and the rest where there is more time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+EXHAUSTIVE = pytest.mark.exhaustive
+
+
+def always_first(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Parameters of which the suite always has the first ones; the others, as good as these, CI runs in addition."""
+    return [pytest.param(case, marks=() if number < count else EXHAUSTIVE) for number, case in enumerate(cases)]
