@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.engine.values.columns import not_finite, out_of_range
 from omnigraph.engine.values.entities import Entity
@@ -89,7 +90,8 @@ def _load_object(line: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise RecordFault(f"not JSON: {error}") from None
     if not isinstance(shape, dict):
-        raise RecordFault(f"a record is a JSON object, not {_kind_of(shape)}")
+        hint = ": write each of its objects on a line of its own" if isinstance(shape, list) else ""
+        raise RecordFault(f"a record is a JSON object, not {_kind_of(shape)}{hint}")
     return shape
 
 
@@ -124,12 +126,20 @@ def _entity(name: object, word: str, catalog: Catalog) -> Entity:
     if word == "type":
         node = catalog.nodes.get(name)
         if node is None:
-            raise RecordFault(f"unknown node type '{name}'")
+            raise RecordFault(f"unknown node type '{name}'{_meant(name, catalog)}")
         return node
     edge = catalog.edges_by_lower_name.get(name.lower())
     if edge is None:
-        raise RecordFault(f"unknown edge type '{name}'")
+        raise RecordFault(f"unknown edge type '{name}'{_meant(name, catalog)}")
     return edge
+
+
+def _meant(name: str, catalog: Catalog) -> str:
+    if name in catalog.nodes:
+        return "; it is a node type: write 'type' instead of 'edge'"
+    if name.lower() in catalog.edges_by_lower_name:
+        return "; it is an edge type: write 'edge' instead of 'type', and 'from' and 'to' beside it"
+    return did_you_mean(name, [*catalog.nodes, *catalog.edges])
 
 
 def _end(shape: Mapping[str, Any], word: str, edge: EdgeType) -> str | None:
@@ -170,7 +180,7 @@ def _unknown_field(name: str, entity: Entity) -> str:
         return f"'{name}' is a reserved name and cannot be loaded"
     if name in ("src", "dst") and isinstance(entity, EdgeType):
         return f"'{name}' does not belong into the data of an edge; use 'from' and 'to' beside 'edge'"
-    return f"unknown field '{name}' of {entity.name}"
+    return f"unknown field '{name}' of {entity.name}{did_you_mean(name, entity.properties)}"
 
 
 def read_list(text: str, kind: PropertyType) -> list[Any]:
