@@ -74,12 +74,20 @@ def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Itera
     elif feed.piece.file.format is FileFormat.CSV:
         yield from _shape_csv(feed, entity)
     else:
-        yield from _only(feed.table_key, _shape_lines(feed.piece, catalog, thorough=thorough), feed.name)
+        shaped = _shape_lines(feed.piece, catalog, thorough=thorough, of=entity)
+        yield from _only(feed.table_key, shaped, feed.name)
 
 
-def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
-    """Read and check a run of whole JSON lines."""
-    read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1)
+def shape_lines(
+    data: bytes,
+    catalog: Catalog,
+    *,
+    lines_before: int = 0,
+    records_before: int = 0,
+    of: NodeType | EdgeType | None = None,
+) -> Shaped:
+    """Read and check a run of whole JSON lines, of which `of` is the type of those that are plain rows."""
+    read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1, of=of)
     shaped = Shaped(read.tables, list(read.problems), read.with_ids, read.lines, read.records)
     for key, tables in read.tables.items():
         for table in tables:
@@ -126,23 +134,27 @@ def shape_columns(
     return shaped
 
 
-def _shape_lines(piece: Piece, catalog: Catalog, *, thorough: bool) -> Iterator[Shaped]:
+def _shape_lines(
+    piece: Piece, catalog: Catalog, *, thorough: bool, of: NodeType | EdgeType | None = None
+) -> Iterator[Shaped]:
     records = 0
     for block in read_lines(piece):
-        shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
+        shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records, of=of)
         if thorough and shaped.problems:
-            yield from _line_by_line(block.data, catalog, block.lines_before, records)
+            yield from _line_by_line(block.data, catalog, block.lines_before, records, of)
         else:
             yield shaped
         records += shaped.records
 
 
-def _line_by_line(data: bytes, catalog: Catalog, lines: int, records: int) -> Iterator[Shaped]:
+def _line_by_line(
+    data: bytes, catalog: Catalog, lines: int, records: int, of: NodeType | EdgeType | None
+) -> Iterator[Shaped]:
     """The same lines in runs so short that no problem is left out of the report."""
     whole = data.splitlines(keepends=True) if b"\r" not in data else [line + b"\n" for line in data.split(b"\n")]
     for start in range(0, len(whole), PROBLEMS_MAX):
         part = b"".join(whole[start : start + PROBLEMS_MAX])
-        shaped = shape_lines(part, catalog, lines_before=lines + start, records_before=records)
+        shaped = shape_lines(part, catalog, lines_before=lines + start, records_before=records, of=of)
         yield shaped
         records += shaped.records
 

@@ -46,13 +46,15 @@ class Record(Struct, frozen=True):
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_record(line: bytes, catalog: Catalog) -> Record:
-    """Read one physical line.
+def read_record(line: bytes, catalog: Catalog, of: Entity | None = None) -> Record:
+    """Read one physical line; `of` is the type of those that are plain rows and no records.
 
     Raises:
         RecordFault: the line is not exactly one well-formed record of a type of the catalog.
     """
     shape = _load_object(line)
+    if of is not None and not _is_record(shape, of):
+        shape = _as_record(shape, of)
     if ("type" in shape) == ("edge" in shape):
         found = "both" if "type" in shape else "neither"
         raise RecordFault(f"a record has either 'type' or 'edge'; this one has {found}")
@@ -69,6 +71,22 @@ def read_record(line: bytes, catalog: Catalog) -> Record:
     if isinstance(entity, EdgeType):
         source, target = _end(shape, "from", entity), _end(shape, "to", entity)
     return Record(entity, _explicit_id(data, entity), source, target, _values(data, entity))
+
+
+def _is_record(shape: Mapping[str, Any], of: Entity) -> bool:
+    """Whether an object names its type itself, even where a property is called `type`: none holds an object."""
+    return any(
+        word in shape and (word not in of.properties or isinstance(shape.get("data"), dict))
+        for word in ("type", "edge")
+    )
+
+
+def _as_record(row: dict[str, Any], of: Entity) -> dict[str, Any]:
+    if not isinstance(of, EdgeType):
+        return {"type": of.name, "data": row}
+    columns = {word: word if word in row else stored for word, stored in (("from", "src"), ("to", "dst"))}
+    ends = {word: row.pop(column, None) for word, column in columns.items()}
+    return {"edge": of.name, **ends, "data": row}
 
 
 def _load_object(line: bytes) -> dict[str, Any]:

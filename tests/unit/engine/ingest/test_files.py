@@ -276,3 +276,49 @@ def test_the_row_numbers_of_a_filtered_frame_are_no_column(tmp_path: Path) -> No
     named = create(tmp_path / "named", "node Row { __index_level_0__: I64  name: String @key }")
     named.load(tmp_path / "people.parquet", type="Row")
     assert named.table("Row")["__index_level_0__"].to_pylist() == [0, 2]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_lines_of_one_type_may_be_plain_rows(tmp_path: Path, end: str) -> None:
+    def written(name: str, *lines: str) -> Path:
+        path = tmp_path / f"{name}.jsonl{end}"
+        data = "\n".join(lines).encode()
+        path.write_bytes(gzip.compress(data) if end else data)
+        return path
+
+    graph = create(
+        tmp_path / "g",
+        "node Person { name: String @key  type: String?  data: String?  age: I32 @default(7) }"
+        " edge Knows: Person -> Person { since: Date? }",
+    )
+    people = written(
+        "people",
+        '{"name": "ann", "age": 41}',
+        "",
+        '{"type": "vip", "name": "bob"}',
+        '{"type": "Person", "name": "cy", "data": "x"}',
+        '{"type": "Person", "data": {"name": "dan", "type": "a record"}}',
+    )
+    knows = written("knows", '{"from": "ann", "to": "bob", "since": "2020-01-02"}', '{"src": "bob", "dst": "cy"}')
+    graph.load({"Person": people, "Knows": knows})
+    rows = graph.query("query q() { match { $p: Person } return { $p.* } order { $p.name } }").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("ann", None, None, 41),
+        ("bob", "vip", None, 7),
+        ("cy", "Person", "x", 7),
+        ("dan", "a record", None, 7),
+    ]
+    assert graph.table("Knows").select(["from", "to"]).to_pylist() == [
+        {"from": "ann", "to": "bob"},
+        {"from": "bob", "to": "cy"},
+    ]
+    graph.load(written("older", '{"name": "ann", "age": 42}'), type="Person", mode="update")
+    for lines, message in [
+        (('{"name": "eve"}', '{"name": "fay", "agee": 3}'), r"record 2 \(line 2\): unknown field 'agee' of Person"),
+        (('{"type": "Knows", "data": {"name": "eve"}}',), "unknown node type 'Knows'; it is an edge type"),
+    ]:
+        with pytest.raises(ConstraintError, match=message):
+            graph.load(written("wrong", *lines), type="Person")
+    for line, message in [('{"from": "ann"}', "misses 'to'"), ('{"from": "ann", "to": "bob", "src": "cy"}', "'src'")]:
+        with pytest.raises(ConstraintError, match=message):
+            graph.load(written("wrong", line), type="Knows")
