@@ -27,9 +27,21 @@ class GraphError(Exception):
         self.message = message
         self.code = code or self.default_code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with the message alone, which fails where it asks for more than that, and a pool
+        # of processes whose worker raises such an error waits for ever.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
     def facts(self) -> dict[str, Any]:
         """The structured fields of the error body, empty when the message says it all."""
         return {}
+
+
+def _unpickled(kind: type[GraphError], args: tuple[Any, ...], facts: Mapping[str, Any]) -> GraphError:
+    """An error that another process raised, with all it says."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 # --- fix the request -------------------------------------------------------------------------------------------------

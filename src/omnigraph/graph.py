@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from msgspec.structs import replace
 
@@ -158,6 +158,9 @@ class Graph(Libraries):
 
     def __repr__(self) -> str:
         return f"Graph({self._context.root!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ExecutionError("a graph cannot be pickled or copied: pass its address, and connect where it is needed")
 
     def __enter__(self) -> Graph:
         return self

@@ -21,13 +21,43 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 10
 
 
+class TableRows:
+    """Rows that are here as one table: a server sent them, or they came from another process."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.steps: list[Step] = []
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Column names with their types."""
+        return self._table.schema
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def to_table(self) -> pa.Table:
+        """All rows."""
+        return self._table
+
+    def to_batches(self, rows_max: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """The rows in pieces."""
+        yield from self._table.to_batches(max_chunksize=rows_max)
+
+    def to_json(self) -> Iterator[dict[str, Any]]:
+        """The rows as JSON-ready values."""
+        for batch in self.to_batches():
+            yield from rows_to_json(batch)
+
+
 class QueryResult:
     """The rows of one query. Columns are fetched when first asked for; `to_batches` never holds them all.
 
-    Iterating gives dictionaries with JSON-ready values: dates as text, vectors as lists.
+    Iterating gives dictionaries with JSON-ready values: dates as text, vectors as lists. A result that is pickled
+    or copied takes all its rows along, but not its `steps`.
     """
 
-    def __init__(self, name: str, rows: ReadResult, commit_id: str | None = None) -> None:
+    def __init__(self, name: str, rows: ReadResult | TableRows, commit_id: str | None = None) -> None:
         self.query_name = name
         self.commit_id = commit_id
         """The commit whose state was read; a write may be made conditional on it."""
@@ -47,6 +77,9 @@ class QueryResult:
     def steps(self) -> list[Step]:
         """What the engine did, in order, with reasons, rows and times."""
         return self._rows.steps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QueryResult, (self.query_name, TableRows(self.to_arrow()), self.commit_id)
 
     def __len__(self) -> int:
         return len(self._rows)

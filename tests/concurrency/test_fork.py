@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -36,6 +38,16 @@ def graph(tmp_path: Path) -> omnigraph.Graph:
     graph.mutate(ADD, {"name": "ann"})
     graph.query(COUNT)
     return graph
+
+
+def insert_again(uri: str) -> None:
+    with omnigraph.connect(uri) as graph:
+        graph.load([{"name": "ann"}], type="Person")
+
+
+def read_all(uri: str) -> omnigraph.QueryResult:
+    with omnigraph.connect(uri, read_only=True) as graph:
+        return graph.query("query q() { match { $p: Person } return { $p.name as name } }")
 
 
 def in_fork(act: Callable[[], object]) -> str:
@@ -201,3 +213,18 @@ def test_a_forked_child_does_not_keep_the_turn_its_parent_gives_back(tmp_path: P
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+
+def test_errors_and_results_come_back_from_a_pool_of_processes(graph: omnigraph.Graph) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        with pytest.raises(omnigraph.KeyConflictError, match="node 'Person' already has id 'ann'"):
+            pool.apply_async(insert_again, (graph.uri,)).get(timeout=120)
+        result = pool.apply_async(read_all, (graph.uri,)).get(timeout=120)
+    assert (result.to_pylist(), result.columns, len(result)) == ([{"name": "ann"}], ["name"], 1)
+    assert (result.query_name, result.commit_id) == ("q", graph.snapshot().head)
+
+
+def test_a_graph_itself_is_not_handed_to_another_process(graph: omnigraph.Graph) -> None:
+    for carried in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ExecutionError, match="a graph cannot be pickled or copied: pass its address"):
+            carried(graph)

@@ -23,44 +23,15 @@ from omnigraph.engine.operations.outcomes import LoadResult, MutationResult, Tou
 from omnigraph.errors import InternalError, SchemaError
 from omnigraph.ids import CommitId, TableKey
 from omnigraph.plan.explain import Explanation
-from omnigraph.plan.results import rows_to_json
+from omnigraph.results import TableRows
 from omnigraph.shown import Table
 
 
-class FetchedRows:
-    """The rows of a query that a server sent."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.steps: list[Any] = []
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Column names with their types."""
-        return self._table.schema
-
-    def __len__(self) -> int:
-        return int(self._table.num_rows)
-
-    def to_table(self) -> pa.Table:
-        """All rows."""
-        return self._table
-
-    def to_batches(self, rows_max: int = 65_536) -> Iterator[pa.RecordBatch]:
-        """The rows in pieces."""
-        yield from self._table.to_batches(max_chunksize=rows_max)
-
-    def to_json(self) -> Iterator[dict[str, Any]]:
-        """The rows as JSON-ready values."""
-        for batch in self.to_batches():
-            yield from rows_to_json(batch)
-
-
-def fetched_rows(body: bytes) -> FetchedRows:
+def fetched_rows(body: bytes) -> TableRows:
     """The rows of an Arrow stream."""
     try:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
-            return FetchedRows(reader.read_all())
+            return TableRows(reader.read_all())
     except pa.ArrowInvalid as exc:
         raise InternalError(f"the server's rows are not an Arrow stream: {exc}") from exc
 

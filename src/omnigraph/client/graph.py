@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -52,7 +52,7 @@ from omnigraph.engine.operations.outcomes import LoadMode as Modes
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.texts import read_query
 from omnigraph.engine.read import ReadOptions
-from omnigraph.errors import GraphError, InputError, UnavailableError
+from omnigraph.errors import ExecutionError, GraphError, InputError, UnavailableError
 from omnigraph.ids import MAIN, check_message, parse_branch
 from omnigraph.plan.explain import Explanation
 from omnigraph.results import QueryResult
@@ -91,6 +91,9 @@ class RemoteGraph(RemoteLibraries):
 
     def __repr__(self) -> str:
         return f"RemoteGraph({self.uri!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise ExecutionError("a graph cannot be pickled or copied: pass its address, and connect where it is needed")
 
     def __enter__(self) -> RemoteGraph:
         return self
@@ -232,10 +235,9 @@ class RemoteGraph(RemoteLibraries):
 
     def _rows(self, call: Call) -> QueryResult:
         response = self._at.send(call)
-        rows: Any = decode.fetched_rows(response.content)
-        result = QueryResult(response.headers.get("Omnigraph-Query-Name", ""), rows)
-        result.commit_id = response.headers.get("Omnigraph-Graph-Commit")
-        return result
+        headers = response.headers
+        rows = decode.fetched_rows(response.content)
+        return QueryResult(headers.get("Omnigraph-Query-Name", ""), rows, headers.get("Omnigraph-Graph-Commit"))
 
     def invoke(
         self,

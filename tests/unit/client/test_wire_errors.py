@@ -1,7 +1,9 @@
 """An error that travels over HTTP is raised again as what it was."""
 
+import copy
 import inspect
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -44,6 +46,17 @@ def test_class_code_message_and_facts_survive_the_way(name: str) -> None:
     named = inspect.signature(kind.__init__).parameters.keys() - {"self", "message", "code", "detail", "kwargs", "args"}
     for attribute in named - {"kind", "key"}:
         assert getattr(found, attribute) == getattr(error, attribute), attribute
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+@pytest.mark.parametrize(
+    "carried", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"]
+)
+def test_an_error_that_another_process_raised_is_what_it_was(name: str, carried: Any) -> None:
+    error = CLASSES[name](**SPECIAL.get(name) or {"message": "what happened"})
+    found = carried(error)
+    assert type(found) is type(error)
+    assert (str(found), vars(found), found.facts()) == (str(error), vars(error), error.facts())
 
 
 @pytest.mark.parametrize("name", sorted(SPECIAL))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
+
+_COUNTER = re.compile(r"__index_level_\d+__")
+
+
+def counts_rows(column: str) -> bool:
+    """True for the numbers of its rows, which pandas stores beside the columns of a frame that was filtered."""
+    return _COUNTER.fullmatch(column) is not None
 
 
 def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:

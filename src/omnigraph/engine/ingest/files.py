@@ -210,10 +210,16 @@ def _hidden(relative: str) -> bool:
 
 
 def _describe(uri: str, size: int, default: FileFormat) -> InputFile:
-    name = (uri.partition("?")[0] if is_uri(uri) else uri).lower()
-    compressed = name.endswith(".gz")
-    ending = os.path.splitext(name.removesuffix(".gz"))[1]
-    return InputFile(uri, size, _FORMAT_BY_ENDING.get(ending, default), compressed, absolute(uri))
+    name = _plain_name(uri)
+    return InputFile(uri, size, _FORMAT_BY_ENDING.get(_ending(name), default), name.endswith(".gz"), absolute(uri))
+
+
+def _plain_name(uri: str) -> str:
+    return (uri.partition("?")[0] if is_uri(uri) else uri).lower()
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name.removesuffix(".gz"))[1]
 
 
 # --- cutting ---------------------------------------------------------------------------------------------------------
@@ -250,7 +256,9 @@ def open_parquet(file: InputFile) -> pq.ParquetFile:
         stream = filesystem.open_input_file(path)
         return pq.ParquetFile(stream, pre_buffer=not is_here, buffer_size=COLUMN_BYTES if is_here else 0)
     except (pa.ArrowInvalid, OSError) as exc:
-        raise InputError(f"{file.uri} is not a readable Parquet file: {exc}") from exc
+        is_guess = _ending(_plain_name(file.uri)) not in _FORMAT_BY_ENDING
+        hint = "; what ends neither in .csv nor in .jsonl is taken for Parquet" if is_guess else ""
+        raise InputError(f"{file.uri} is not a readable Parquet file: {exc}{hint}") from exc
 
 
 def _cut_parquet(file: InputFile, piece_bytes: int) -> list[Piece]:

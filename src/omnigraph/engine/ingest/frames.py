@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow.interchange import from_dataframe
 
 from omnigraph.catalog.model import Catalog, EdgeType
-from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.entities import counts_rows, entity_of
 from omnigraph.engine.ingest.sources import is_frame
 from omnigraph.errors import InputError
 
@@ -63,7 +63,9 @@ def as_arrow(part: Any, *, whole: bool = False) -> pa.Table | pa.RecordBatchRead
         found = found.read_all() if whole and isinstance(found, pa.RecordBatchReader) else found
         return _without_views(found)
     except (pa.ArrowException, TypeError, ValueError) as exc:
-        raise InputError(f"a {type(part).__name__} could not be read as Arrow: {exc}") from exc
+        raise InputError(
+            f"a {type(part).__name__} could not be read as Arrow: {'; '.join(map(str, exc.args))}"
+        ) from exc
 
 
 def _arrow_of(part: Any) -> pa.Table | pa.RecordBatchReader:
@@ -100,7 +102,7 @@ def _of_pandas(frame: Any) -> pa.Table:
     """A frame of pandas with the named levels of its index as columns; an index without a name only counts rows."""
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     table = pa.Table.from_pandas(frame, preserve_index=bool(named)).replace_schema_metadata(None)
-    counted = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
+    counted = [name for name in table.column_names if counts_rows(name)]
     return table.drop_columns(counted) if named and counted else table
 
 

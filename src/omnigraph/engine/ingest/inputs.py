@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from omnigraph.catalog import wide
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.suggestion import did_you_mean
-from omnigraph.engine.ingest.entities import entity_named
+from omnigraph.engine.ingest.entities import counts_rows, entity_named
 from omnigraph.engine.ingest.files import FileFormat, format_of
 from omnigraph.engine.ingest.records import ReadLines, RecordProblem, chunks, read_lines, record_lines
 from omnigraph.engine.ingest.sources import require_lines
@@ -256,6 +256,8 @@ def _named_columns(entity: Entity, names: Sequence[str]) -> dict[str, str]:
     ends = {"src", "dst"} if isinstance(entity, EdgeType) else set()
     for name in names:
         plain = words.get(name, name)
+        if counts_rows(name) and name not in entity.properties:
+            continue
         if plain in found:
             raise InputError(f"{entity.name}: the column '{name}' is given twice")
         if plain != "id" and plain not in ends and plain not in entity.properties:

@@ -63,8 +63,13 @@ class ReadLines(Struct):
     records: int = 0
 
 
-def read_lines(data: bytes, catalog: Catalog, *, first_line: int = 1, first_record: int = 1) -> ReadLines:
-    """Read whole lines; rows carry `RECORD` and `LINE` so that later checks can name them."""
+def read_lines(
+    data: bytes, catalog: Catalog, *, first_line: int = 1, first_record: int = 1, of: Entity | None = None
+) -> ReadLines:
+    """Read whole lines; rows carry `RECORD` and `LINE` so that later checks can name them.
+
+    `of` is the type of the lines that are plain rows and no records.
+    """
     if not data:
         return ReadLines()
     if not data.endswith(b"\n"):
@@ -84,7 +89,7 @@ def read_lines(data: bytes, catalog: Catalog, *, first_line: int = 1, first_reco
             _collect(result, entity, parsed, records[rows], numbers[rows])
     remaining = np.sort(np.concatenate(slow))
     if len(remaining):
-        _read_exactly(result, lines, remaining, records, numbers, catalog)
+        _read_exactly(result, lines, remaining, records, numbers, catalog, of)
     result.problems.sort()
     return result
 
@@ -388,12 +393,18 @@ def _finish(
 
 
 def _read_exactly(
-    result: ReadLines, lines: pa.Array, rows: _ROW_GROUP, records: _ROW_GROUP, numbers: _ROW_GROUP, catalog: Catalog
+    result: ReadLines,
+    lines: pa.Array,
+    rows: _ROW_GROUP,
+    records: _ROW_GROUP,
+    numbers: _ROW_GROUP,
+    catalog: Catalog,
+    of: Entity | None,
 ) -> None:
     accepted: dict[TableKey, list[tuple[int, Record]]] = {}
     for row in rows.tolist():
         try:
-            record = read_record(lines[row].as_py(), catalog)
+            record = read_record(lines[row].as_py(), catalog, of)
         except RecordFault as fault:
             result.problems.append(RecordProblem(int(records[row]), int(numbers[row]), str(fault)))
         else:

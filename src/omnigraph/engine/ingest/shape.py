@@ -7,6 +7,7 @@ that an error found much later can still name its record.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -73,12 +74,20 @@ def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Itera
     elif feed.piece.file.format is FileFormat.CSV:
         yield from _shape_csv(feed, entity)
     else:
-        yield from _only(feed.table_key, _shape_lines(feed.piece, catalog, thorough=thorough), feed.name)
+        shaped = _shape_lines(feed.piece, catalog, thorough=thorough, of=entity)
+        yield from _only(feed.table_key, shaped, feed.name)
 
 
-def shape_lines(data: bytes, catalog: Catalog, *, lines_before: int = 0, records_before: int = 0) -> Shaped:
-    """Read and check a run of whole JSON lines."""
-    read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1)
+def shape_lines(
+    data: bytes,
+    catalog: Catalog,
+    *,
+    lines_before: int = 0,
+    records_before: int = 0,
+    of: NodeType | EdgeType | None = None,
+) -> Shaped:
+    """Read and check a run of whole JSON lines, of which `of` is the type of those that are plain rows."""
+    read: ReadLines = read_records(data, catalog, first_line=lines_before + 1, first_record=records_before + 1, of=of)
     shaped = Shaped(read.tables, list(read.problems), read.with_ids, read.lines, read.records)
     for key, tables in read.tables.items():
         for table in tables:
@@ -125,23 +134,27 @@ def shape_columns(
     return shaped
 
 
-def _shape_lines(piece: Piece, catalog: Catalog, *, thorough: bool) -> Iterator[Shaped]:
+def _shape_lines(
+    piece: Piece, catalog: Catalog, *, thorough: bool, of: NodeType | EdgeType | None = None
+) -> Iterator[Shaped]:
     records = 0
     for block in read_lines(piece):
-        shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records)
+        shaped = shape_lines(block.data, catalog, lines_before=block.lines_before, records_before=records, of=of)
         if thorough and shaped.problems:
-            yield from _line_by_line(block.data, catalog, block.lines_before, records)
+            yield from _line_by_line(block.data, catalog, block.lines_before, records, of)
         else:
             yield shaped
         records += shaped.records
 
 
-def _line_by_line(data: bytes, catalog: Catalog, lines: int, records: int) -> Iterator[Shaped]:
+def _line_by_line(
+    data: bytes, catalog: Catalog, lines: int, records: int, of: NodeType | EdgeType | None
+) -> Iterator[Shaped]:
     """The same lines in runs so short that no problem is left out of the report."""
     whole = data.splitlines(keepends=True) if b"\r" not in data else [line + b"\n" for line in data.split(b"\n")]
     for start in range(0, len(whole), PROBLEMS_MAX):
         part = b"".join(whole[start : start + PROBLEMS_MAX])
-        shaped = shape_lines(part, catalog, lines_before=lines + start, records_before=records)
+        shaped = shape_lines(part, catalog, lines_before=lines + start, records_before=records, of=of)
         yield shaped
         records += shaped.records
 
@@ -158,13 +171,21 @@ def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped
 def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, batch_rows: int) -> Iterator[Shaped]:
     file = open_parquet(feed.piece.file)
     names = file.schema_arrow.names
-    wanted = sorted(set(column_choice(entity, names, feed.columns).values()), key=names.index)
+    wanted = sorted(set(_columns_of(feed, entity, names).values()), key=names.index)
     row = feed.piece.first_row
     groups = list(range(feed.piece.start, feed.piece.end))
     batch_rows = min(batch_rows, _rows_at_once(file, groups))
     for batch in _one_ahead(file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=wanted)):
         yield shape_columns(entity, pa.Table.from_batches([batch]), feed.columns, first_row=row)
         row += batch.num_rows
+
+
+def _columns_of(feed: Feed, entity: NodeType | EdgeType, names: Sequence[str]) -> dict[str, str]:
+    """The choice of columns in a file, whose refusal names the file."""
+    try:
+        return column_choice(entity, names, feed.columns)
+    except InputError as exc:
+        raise InputError(f"{feed.name}: {exc}") from exc
 
 
 def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -186,7 +207,7 @@ def _rows_at_once(file: pq.ParquetFile, groups: Sequence[int]) -> int:
 def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
     """CSV with a header line; quoted values may hold line ends."""
     header = csv_header(feed.piece)
-    column_choice(entity, header, feed.columns)  # also where no row follows that would be asked for its columns
+    _columns_of(feed, entity, header)  # also where no row follows that would be asked for its columns
     is_first = feed.piece.start == 0
     unclaimed = 0
     for block in csv_blocks(feed.piece):
@@ -217,14 +238,19 @@ def csv_header(piece: Piece) -> list[str]:
     try:
         options = pacsv.ParseOptions(newlines_in_values=True)
         # Arrow takes a line for the header only if it has an end, which the one line of a file may lack.
-        names = pacsv.read_csv(pa.BufferReader(first + b"\n"), parse_options=options).column_names
+        found = pacsv.read_csv(pa.BufferReader(first + b"\n"), parse_options=options)
+        names: list[str] = found.column_names
     except pa.ArrowInvalid as exc:
         raise InputError(f"{piece.file.uri} needs a header line with its column names: {exc}") from exc
     except UnicodeDecodeError as exc:
-        raise InputError(f"{piece.file.uri} is not readable CSV: its header line is not UTF-8 text") from exc
+        raise InputError(
+            f"{piece.file.uri} is not readable CSV: its header line is not UTF-8 text: save it as UTF-8"
+        ) from exc
+    if found.num_rows:
+        raise InputError(f"{piece.file.uri} is not readable CSV: {_why_more_lines(first)}")
     if len(set(names)) < len(names):
         raise InputError(f"{piece.file.uri} names a column twice in its header line")
-    return list(names)
+    return names
 
 
 def _parse_csv(data: bytes, header: list[str], feed: Feed, lines: Numbers) -> pa.Table:
@@ -248,13 +274,23 @@ def _parse_csv(data: bytes, header: list[str], feed: Feed, lines: Numbers) -> pa
             ),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError) as exc:
-        raise InputError(_unreadable(feed, lines, faults, exc)) from exc
+        raise InputError(_unreadable(feed, data, lines, faults, exc)) from exc
     if table.num_rows != len(lines):
-        raise InputError(f"{feed.name} is not readable CSV: a quote stands inside a value that is not quoted")
+        raise InputError(f"{feed.name} is not readable CSV: {_why_more_lines(data)}")
     return table
 
 
-def _unreadable(feed: Feed, lines: Numbers, faults: list[pacsv.InvalidRow], exc: Exception) -> str:
+def _why_more_lines(data: bytes) -> str:
+    """What made Arrow see other records than those that line feeds outside quotes end."""
+    if re.search(rb"\r(?!\n)", re.sub(rb'"[^"]*"', b"", data)):
+        return "a carriage return ends a line by itself: save the file with line feeds"
+    return "a quote stands inside a value that is not quoted"
+
+
+def _unreadable(feed: Feed, data: bytes, lines: Numbers, faults: list[pacsv.InvalidRow], exc: Exception) -> str:
+    if (foreign := _first_foreign_line(data, lines)) is not None:
+        line = records_before(feed.piece)[0] + foreign
+        return f"{feed.name} is not readable CSV: line {line} is not UTF-8 text: save the file as UTF-8"
     if not faults:
         return f"{feed.name} is not readable CSV: {exc}"
     row = faults[0]
@@ -263,6 +299,16 @@ def _unreadable(feed: Feed, lines: Numbers, faults: list[pacsv.InvalidRow], exc:
     if not 1 <= number <= len(lines):
         return f"{feed.name} is not readable CSV: {what}"
     return f"{feed.name} is not readable CSV: line {records_before(feed.piece)[0] + int(lines[number - 1])}: {what}"
+
+
+def _first_foreign_line(data: bytes, lines: Numbers) -> int | None:
+    """The line of the first byte that is no UTF-8, counted as `lines` counts; None where there is none."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as exc:
+        blank = len(data) - len(data.lstrip(b"\r\n"))
+        return int(lines[0]) + data.count(b"\n", blank, exc.start)
+    return None
 
 
 def _on_lines(shaped: Shaped, lines: Numbers, before: int) -> Shaped:

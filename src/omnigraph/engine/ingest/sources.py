@@ -15,8 +15,9 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType, EntityType
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.engine.ingest.csvs import cut_csv
-from omnigraph.engine.ingest.entities import entity_of
+from omnigraph.engine.ingest.entities import counts_rows, entity_of
 from omnigraph.engine.ingest.files import (
     PIECE_BYTES,
     FileFormat,
@@ -175,7 +176,7 @@ def column_choice(entity: EntityType, names: Sequence[str], columns: ColumnMap) 
     asked for are left out.
 
     Raises:
-        InputError: a mapped column is not there, a mapping names no property, or a column is no property.
+        InputError: a mapped column is not there, a mapping names no property, a column is no property or comes twice.
     """
     ends = endpoint_columns(entity, names, columns)
     choice = dict(zip(("src", "dst"), ends, strict=True)) if ends else {}
@@ -190,10 +191,23 @@ def column_choice(entity: EntityType, names: Sequence[str], columns: ColumnMap) 
     for prop in ["id", *entity.properties]:
         if prop not in choice and prop in names:
             choice[prop] = prop
-    unknown = sorted(set(names) - set(choice.values()))
+    unknown = sorted(name for name in set(names) - set(choice.values()) if not counts_rows(name))
     if unknown and not columns:
-        raise InputError(f"unknown column '{unknown[0]}' of {entity.name}: rename, drop or map the columns")
+        raise InputError(
+            f"unknown column '{unknown[0]}' of {entity.name}: rename, drop or map the columns"
+            f"{_what_was_meant(unknown[0], names, entity)}"
+        )
+    twice = [name for name in choice.values() if names.count(name) > 1]
+    if twice:
+        raise InputError(f"the column '{twice[0]}' of {entity.name} is there twice: rename or drop one of them")
     return choice
+
+
+def _what_was_meant(unknown: str, names: Sequence[str], entity: EntityType) -> str:
+    separator = next((each for each in ";\t|" if each in unknown), None)
+    if separator is not None and len(names) == 1:
+        return f"; values are separated by commas, and this header line has none but {separator!r}"
+    return did_you_mean(unknown, [*entity.properties, *(("from", "to") if isinstance(entity, EdgeType) else ())])
 
 
 def input_paths(source: Any) -> list[str | os.PathLike[str]] | None:

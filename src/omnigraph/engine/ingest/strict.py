@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from msgspec import Struct, field
 
 from omnigraph.catalog.model import Catalog, EdgeType
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.engine.values.columns import not_finite, out_of_range
 from omnigraph.engine.values.entities import Entity
@@ -45,13 +46,15 @@ class Record(Struct, frozen=True):
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_record(line: bytes, catalog: Catalog) -> Record:
-    """Read one physical line.
+def read_record(line: bytes, catalog: Catalog, of: Entity | None = None) -> Record:
+    """Read one physical line; `of` is the type of those that are plain rows and no records.
 
     Raises:
         RecordFault: the line is not exactly one well-formed record of a type of the catalog.
     """
     shape = _load_object(line)
+    if of is not None and not _is_record(shape, of):
+        shape = _as_record(shape, of)
     if ("type" in shape) == ("edge" in shape):
         found = "both" if "type" in shape else "neither"
         raise RecordFault(f"a record has either 'type' or 'edge'; this one has {found}")
@@ -68,6 +71,22 @@ def read_record(line: bytes, catalog: Catalog) -> Record:
     if isinstance(entity, EdgeType):
         source, target = _end(shape, "from", entity), _end(shape, "to", entity)
     return Record(entity, _explicit_id(data, entity), source, target, _values(data, entity))
+
+
+def _is_record(shape: Mapping[str, Any], of: Entity) -> bool:
+    """Whether an object names its type itself, even where a property is called `type`: none holds an object."""
+    return any(
+        word in shape and (word not in of.properties or isinstance(shape.get("data"), dict))
+        for word in ("type", "edge")
+    )
+
+
+def _as_record(row: dict[str, Any], of: Entity) -> dict[str, Any]:
+    if not isinstance(of, EdgeType):
+        return {"type": of.name, "data": row}
+    columns = {word: word if word in row else stored for word, stored in (("from", "src"), ("to", "dst"))}
+    ends = {word: row.pop(column, None) for word, column in columns.items()}
+    return {"edge": of.name, **ends, "data": row}
 
 
 def _load_object(line: bytes) -> dict[str, Any]:
@@ -89,7 +108,8 @@ def _load_object(line: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise RecordFault(f"not JSON: {error}") from None
     if not isinstance(shape, dict):
-        raise RecordFault(f"a record is a JSON object, not {_kind_of(shape)}")
+        hint = ": write each of its objects on a line of its own" if isinstance(shape, list) else ""
+        raise RecordFault(f"a record is a JSON object, not {_kind_of(shape)}{hint}")
     return shape
 
 
@@ -124,12 +144,20 @@ def _entity(name: object, word: str, catalog: Catalog) -> Entity:
     if word == "type":
         node = catalog.nodes.get(name)
         if node is None:
-            raise RecordFault(f"unknown node type '{name}'")
+            raise RecordFault(f"unknown node type '{name}'{_meant(name, catalog)}")
         return node
     edge = catalog.edges_by_lower_name.get(name.lower())
     if edge is None:
-        raise RecordFault(f"unknown edge type '{name}'")
+        raise RecordFault(f"unknown edge type '{name}'{_meant(name, catalog)}")
     return edge
+
+
+def _meant(name: str, catalog: Catalog) -> str:
+    if name in catalog.nodes:
+        return "; it is a node type: write 'type' instead of 'edge'"
+    if name.lower() in catalog.edges_by_lower_name:
+        return "; it is an edge type: write 'edge' instead of 'type', and 'from' and 'to' beside it"
+    return did_you_mean(name, [*catalog.nodes, *catalog.edges])
 
 
 def _end(shape: Mapping[str, Any], word: str, edge: EdgeType) -> str | None:
@@ -170,7 +198,7 @@ def _unknown_field(name: str, entity: Entity) -> str:
         return f"'{name}' is a reserved name and cannot be loaded"
     if name in ("src", "dst") and isinstance(entity, EdgeType):
         return f"'{name}' does not belong into the data of an edge; use 'from' and 'to' beside 'edge'"
-    return f"unknown field '{name}' of {entity.name}"
+    return f"unknown field '{name}' of {entity.name}{did_you_mean(name, entity.properties)}"
 
 
 def read_list(text: str, kind: PropertyType) -> list[Any]:

@@ -443,11 +443,19 @@ class History:
             CommitNotFoundError: it was made on a branch that has been deleted.
             VersionReclaimedError: cleanup has removed it.
         """
-        snapshot = self._manifest.snapshot(commit.manifest_branch or MAIN, version=commit.manifest_version)
+        branch = commit.manifest_branch or MAIN
+        gone = CommitNotFoundError(
+            f"commit {commit.graph_commit_id} was made on a branch '{branch}' that has been deleted, and its state went"
+            " with it: name the commit that merged it, or another of a branch that is there"
+        )
+        try:
+            snapshot = self._manifest.snapshot(branch, version=commit.manifest_version)
+        except CommitNotFoundError as missing:
+            if branch == MAIN:
+                raise
+            raise gone from missing
         if snapshot.head != commit.graph_commit_id:
-            raise CommitNotFoundError(
-                f"commit {commit.graph_commit_id} was made on a branch '{commit.manifest_branch}' that has been deleted"
-            )
+            raise gone
         return snapshot
 
     def whole_snapshot(self, commit: CommitRecord) -> Snapshot:

@@ -203,3 +203,122 @@ def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, na
     # A file of data lines without a line is no mistake: it says nothing of any type.
     (tmp_path / "none.jsonl").write_bytes(b"")
     assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name,age\rann,1\rbob,2\r", "name,age\rann,1\nbob,2\n", "name,age\nann,1\rbob,2\n", 'name,age\r"a\nnn",1\r'],
+)
+def test_a_csv_whose_lines_end_in_carriage_returns_alone_is_refused_and_loses_no_row(tmp_path: Path, text: str) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    (tmp_path / "people.csv").write_text(text, newline="")
+    with pytest.raises(InputError, match=r"people\.csv is not readable CSV: a carriage return ends a line by itself"):
+        graph.load(tmp_path / "people.csv", type="Person")
+
+
+def test_a_value_in_quotes_may_hold_a_carriage_return(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key }")
+    (tmp_path / "people.csv").write_text('"name"\r\n"a\rb"\r\n', newline="")
+    graph.load(tmp_path / "people.csv", type="Person")
+    assert graph.table("Person")["name"].to_pylist() == ["a\rb"]
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+def test_the_line_of_a_csv_that_is_no_utf_8_is_named(tmp_path: Path, name: str) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key text: String? }")
+    data = b'name,text\n\nann,"two\nlines"\n\nb\xf6b,x\n'
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(InputError, match=r"line 6 is not UTF-8 text: save the file as UTF-8"):
+        graph.load(tmp_path / name, type="Person")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("name,agee", r"unknown column 'agee' of Person: rename, drop or map the columns; did you mean 'age'\?"),
+        ("name;age", r"values are separated by commas, and this header line has none but ';'"),
+        ("name\tage", r"values are separated by commas, and this header line has none but '\\t'"),
+    ],
+)
+def test_an_unknown_column_of_a_file_is_told_with_the_file_and_what_was_meant(
+    tmp_path: Path, header: str, message: str
+) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    (tmp_path / "people.csv").write_text(f"{header}\n")
+    with pytest.raises(InputError, match=rf"people\.csv: .*{message}"):
+        graph.load(tmp_path / "people.csv", type="Person")
+
+
+def test_a_file_taken_for_parquet_by_its_name_is_told_so(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key }")
+    (tmp_path / "people.tsv").write_text("name\nann\n")
+    with pytest.raises(InputError, match=r"what ends neither in \.csv nor in \.jsonl is taken for Parquet"):
+        graph.load(tmp_path / "people.tsv", type="Person")
+
+
+def test_a_column_that_is_twice_in_a_parquet_file_is_refused_unless_nobody_asks_for_it(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    columns = [pa.array(["ann"]), pa.array([1]), pa.array([2])]
+    pq.write_table(pa.Table.from_arrays(columns, ["name", "age", "age"]), tmp_path / "people.parquet")
+    with pytest.raises(InputError, match=r"people\.parquet: the column 'age' of Person is there twice"):
+        graph.load(tmp_path / "people.parquet", type="Person")
+    other = create(tmp_path / "other", "node Person { name: String @key }")
+    other.load(tmp_path / "people.parquet", type="Person", columns={"Person": {"name": "name"}})
+    assert other.table("Person")["id"].to_pylist() == ["ann"]
+
+
+def test_the_row_numbers_of_a_filtered_frame_are_no_column(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key }")
+    rows = pa.table({"name": ["ann", "cy"], "__index_level_0__": [0, 2]})
+    pq.write_table(rows, tmp_path / "people.parquet")
+    assert graph.load(tmp_path / "people.parquet", type="Person").nodes == {"Person": 2}
+    assert graph.load({"Person": rows}, mode="merge").nodes == {"Person": 2}
+    named = create(tmp_path / "named", "node Row { __index_level_0__: I64  name: String @key }")
+    named.load(tmp_path / "people.parquet", type="Row")
+    assert named.table("Row")["__index_level_0__"].to_pylist() == [0, 2]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_lines_of_one_type_may_be_plain_rows(tmp_path: Path, end: str) -> None:
+    def written(name: str, *lines: str) -> Path:
+        path = tmp_path / f"{name}.jsonl{end}"
+        data = "\n".join(lines).encode()
+        path.write_bytes(gzip.compress(data) if end else data)
+        return path
+
+    graph = create(
+        tmp_path / "g",
+        "node Person { name: String @key  type: String?  data: String?  age: I32 @default(7) }"
+        " edge Knows: Person -> Person { since: Date? }",
+    )
+    people = written(
+        "people",
+        '{"name": "ann", "age": 41}',
+        "",
+        '{"type": "vip", "name": "bob"}',
+        '{"type": "Person", "name": "cy", "data": "x"}',
+        '{"type": "Person", "data": {"name": "dan", "type": "a record"}}',
+    )
+    knows = written("knows", '{"from": "ann", "to": "bob", "since": "2020-01-02"}', '{"src": "bob", "dst": "cy"}')
+    graph.load({"Person": people, "Knows": knows})
+    rows = graph.query("query q() { match { $p: Person } return { $p.* } order { $p.name } }").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("ann", None, None, 41),
+        ("bob", "vip", None, 7),
+        ("cy", "Person", "x", 7),
+        ("dan", "a record", None, 7),
+    ]
+    assert graph.table("Knows").select(["from", "to"]).to_pylist() == [
+        {"from": "ann", "to": "bob"},
+        {"from": "bob", "to": "cy"},
+    ]
+    graph.load(written("older", '{"name": "ann", "age": 42}'), type="Person", mode="update")
+    for lines, message in [
+        (('{"name": "eve"}', '{"name": "fay", "agee": 3}'), r"record 2 \(line 2\): unknown field 'agee' of Person"),
+        (('{"type": "Knows", "data": {"name": "eve"}}',), "unknown node type 'Knows'; it is an edge type"),
+    ]:
+        with pytest.raises(ConstraintError, match=message):
+            graph.load(written("wrong", *lines), type="Person")
+    for line, message in [('{"from": "ann"}', "misses 'to'"), ('{"from": "ann", "to": "bob", "src": "cy"}', "'src'")]:
+        with pytest.raises(ConstraintError, match=message):
+            graph.load(written("wrong", line), type="Knows")

@@ -143,12 +143,25 @@ def test_a_commit_of_a_deleted_branch_is_not_taken_for_another(graph: omnigraph.
     graph.context.manifest.history.project("review")
     lost = graph.snapshot("review").head
     graph.branches.delete("review")
-    with pytest.raises(CommitNotFoundError):
+    message = f"commit {lost} was made on a branch 'review' that has been deleted, and its state went with it"
+    with pytest.raises(CommitNotFoundError, match=message):
         people(graph, at=lost)
     graph.branches.create("review")
     insert(graph, "eve", 3, "review")
-    with pytest.raises(CommitNotFoundError, match="deleted"):
+    with pytest.raises(CommitNotFoundError, match=message):
         people(graph, at=lost)
+
+
+def test_a_commit_that_a_merge_brought_from_a_deleted_branch_is_told_to_be_gone(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    insert(graph, "bob", 2, "review")
+    brought = graph.snapshot("review").head
+    insert(graph, "cy", 3)
+    graph.branches.merge("review", delete_branch=True)
+    assert brought in [commit.graph_commit_id for commit in graph.history.list()]
+    for asked in (lambda: people(graph, at=brought), lambda: graph.revert(brought)):
+        with pytest.raises(CommitNotFoundError, match=r"'review' that has been deleted.*name the commit"):
+            asked()
 
 
 def test_rows_of_a_deleted_branch_do_not_come_back(graph: omnigraph.Graph) -> None:

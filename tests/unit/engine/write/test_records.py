@@ -34,6 +34,11 @@ def test_rows_know_their_record_and_their_line(catalog):
     [
         ('{"type":"Nope","data":{}}', "unknown node type 'Nope'"),
         ('{"edge":"Nope","from":"a","to":"b"}', "unknown edge type 'Nope'"),
+        ('{"type":"Birth","data":{}}', "unknown node type 'Birth'; did you mean 'Berth'?"),
+        ('{"type":"tows","data":{}}', "unknown node type 'tows'; it is an edge type: write 'edge' instead of 'type'"),
+        ('{"edge":"Berth","data":{}}', "unknown edge type 'Berth'; it is a node type: write 'type' instead of 'edge'"),
+        ('{"type":"Berth","data":{"code":"N1","depth":1}}', "unknown field 'depth' of Berth; did you mean 'depth_m'?"),
+        ('[{"type":"Berth","data":{}}]', "not an array: write each of its objects on a line of its own"),
         ('{"foo":1}', "neither"),
         ('{"type":"Berth","edge":"Tows"}', "both"),
         ('{"type":7,"data":{}}', "'type' must be a string"),
