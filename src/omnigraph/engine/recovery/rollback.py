@@ -38,7 +38,9 @@ def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
     return resolution
 
 
-def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution:
+def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution | None:
+    if not ctx.intents.exists(intent.operation_id):
+        return None  # Who took this writer for dead has settled it, and it must not come back.
     resolution = resolve(ctx, ctx.intents.mark_aborted(intent), may_restore=True)
     if resolution.settled:
         ctx.intents.remove(claim)

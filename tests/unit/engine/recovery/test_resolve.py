@@ -12,6 +12,7 @@ from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.recovery import RecoveryContext, audit, heal, roll_back, sweep, was_published
 from omnigraph.engine.recovery.audit import AuditRow
 from omnigraph.engine.recovery.decide import Action, RecoveryKind
+from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import ConflictError, DriftError, ExpectedVersionMismatchError, InternalError
 from omnigraph.graph import Graph, connect
@@ -185,6 +186,14 @@ def test_a_write_whose_read_set_changed_is_never_finished(ctx: RecoveryContext) 
     writer.die()
     heal(ctx)
     assert settled(ctx, writer).kind is RecoveryKind.ROLLED_BACK
+
+
+def test_a_writer_does_not_undo_again_what_others_have_settled(ctx: RecoveryContext) -> None:
+    writer = HandWriter.arm(ctx, COMPANY)
+    ctx.intents.objects.delete(f"{layout.RECOVERY_DIR}/{writer.intent.operation_id}.json")
+    assert roll_back(ctx, writer.intent) is None
+    assert not ctx.intents.exists(writer.intent.operation_id)
+    assert audit.rows(ctx.store) == []
 
 
 def test_rolling_back_a_write_whose_publish_landed_reports_that_it_stands(ctx: RecoveryContext) -> None:
