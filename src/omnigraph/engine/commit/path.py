@@ -207,11 +207,22 @@ class _Path:
             self.begun = True
             path = places[new.table_key].table_path
             if store.exists(path):
-                # Left by an attempt that never published it, so nobody can have read or written it.
+                # Left by an attempt that never published it, unless this process stood still and others did.
+                self._check_lock()
                 store.objects.delete_prefix(path)
             handle = store.create(path, new.schema)
             if handle.version != 1:
                 raise InternalError(f"a new table of '{new.table_key}' began at version {handle.version}")
+
+    def _check_lock(self) -> None:
+        """Refuse to go on with a change of the schema that others have taken for dead.
+
+        Raises:
+            ConflictError: its lock is gone.
+        """
+        schema = self._request.schema
+        if schema is not None and not schema.lock.is_held:
+            raise ConflictError("schema apply lost its lock; nothing was published — retry")
 
     def _apply_table(self, table: TableCommit, intent: Intent) -> Applied:
         """Every commit to one table, each on the version that the one before has made."""
@@ -244,8 +255,7 @@ class _Path:
     def _make_ready(self, intent: Intent, applied: Mapping[TableKey, Applied]) -> None:
         """What has to be stored when every table is there and before the publish, so that others may finish it."""
         schema, objects = self._request.schema, self._context.store.objects
-        if schema is not None and not schema.lock.is_held:
-            raise ConflictError("schema apply lost its lock; nothing was published — retry")
+        self._check_lock()
         stop(self._kind.stops.before_ready)
         if self._kind.confirmed:
             # It is finished by others only once its own record says which versions it has reached.
@@ -275,7 +285,7 @@ class _Path:
             stop(self._kind.stops.before_publish)
             snapshot = self._swap(lineage, intent, applied, lambda: self._fence.check_owned(intent), prepared)
             stop(self._kind.stops.after_publish)
-            if self._request.schema is not None:
+            if self._request.schema is not None and self._context.intents.exists(intent.operation_id):
                 promote(self._context.store.objects)
             return snapshot, settle
         except ConflictError as refused:

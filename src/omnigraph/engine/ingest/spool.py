@@ -70,29 +70,18 @@ class Spool:
     def _store(self, entity: Entity, base: TableHandle, batches: Iterable[pa.Table]) -> pa.Table:
         kept = _needed(entity)
         slim: list[pa.Table] = []
-        failures: list[BaseException] = []
         schema = row_schema(entity)
 
         def stored() -> Iterator[pa.RecordBatch]:
             place = 0
-            try:
-                for batch in batches:
-                    numbers = pa.array(np.arange(place, place + batch.num_rows, dtype=np.int64))
-                    known = [name for name in kept if name in batch.column_names]
-                    slim.append(batch.select(known).append_column(PLACE, numbers))
-                    place += batch.num_rows
-                    yield from wide.plain_table(batch, schema).to_batches()
-            except BaseException as failure:
-                # Lance would only pass its words on.
-                failures.append(failure)
-                raise
+            for batch in batches:
+                numbers = pa.array(np.arange(place, place + batch.num_rows, dtype=np.int64))
+                known = [name for name in kept if name in batch.column_names]
+                slim.append(batch.select(known).append_column(PLACE, numbers))
+                place += batch.num_rows
+                yield from wide.plain_table(batch, schema).to_batches()
 
-        try:
-            texts = write_fragment_files(base.uri, pa.RecordBatchReader.from_batches(schema, stored()), base.schema)
-        except BaseException:
-            if failures:
-                raise failures[0] from None
-            raise
+        texts = write_fragment_files(base.uri, pa.RecordBatchReader.from_batches(schema, stored()), base.schema)
         source = pa.concat_tables(slim)
         self._fragments.keep(entity.table_key, base.uri, source, texts)
         return source

@@ -206,6 +206,9 @@ class History:
                 continue
             if commit_id in commits:
                 return commits
+        # A branch that was deleted since the commit table was read has left its commits there.
+        if late := self.archived(_among([commit_id])):
+            return late
         raise FormatError(
             f"commit {commit_id}, a parent of {child.graph_commit_id}, is recorded nowhere:"
             f" {layout.GRAPH_COMMITS} lost it and the manifest version that had it has been removed"

@@ -99,8 +99,9 @@ def commit_graph(manifest: Manifest, snapshots: Iterable[Snapshot] | None = None
 
     `snapshots` are the newest states of all branches, for those who have them.
     """
-    found = _archived(manifest)
-    found.update(_newest(manifest.snapshots() if snapshots is None else snapshots))
+    # In this order: a commit leaves a branch, or goes with it, only when the commit table has it.
+    newest = _newest(manifest.snapshots() if snapshots is None else snapshots)
+    found = {**_archived(manifest), **newest}
     known = found.keys()
     if any(parent not in known for commit in found.values() for parent in commit.parents):
         # The commit table has lost some; listing a branch finds them in earlier states of the manifest.

@@ -212,6 +212,8 @@ def delete_branch(
             _refuse_only_base(context, branch)
         maybe_fail(BRANCH_DELETE_PRE_NATIVE)
         record_gone(context.store.objects, maker_of(context.store.objects, branch), {"branch": branch})
+        # A merge elsewhere names commits of this branch as parents, and some may be in its own manifest only.
+        context.manifest.history.project(branch)
         lock.check()
         _delete(context, branch)
         _reclaim(context, last, lock)
@@ -304,8 +306,6 @@ def _is_there(context: GraphContext, commit: CommitRecord) -> bool:
 
 
 def _delete(context: GraphContext, branch: BranchName) -> None:
-    # A merge elsewhere names commits of this branch as parents, and some may be in its own manifest only.
-    context.manifest.history.project(branch)
     try:
         context.store.residual.delete_branch(layout.MANIFEST, branch)
         maybe_fail(BRANCH_DELETE_POST_NATIVE)

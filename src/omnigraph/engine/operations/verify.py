@@ -37,6 +37,8 @@ from omnigraph.ids import MAIN, TableKey, node_key, stored_branch
 
 __all__ = ["Finding", "VerifyReport", "verify"]
 
+LOOKS = 5
+"""How often a branch is looked at that others keep changing, while there is something wrong with what was seen."""
 _SHOWN = 5
 UNREADABLE = (GraphError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What damaged rows and records make of the code that looks at them."""
@@ -52,19 +54,7 @@ def verify(context: GraphContext) -> VerifyReport:
     with _noting(report, "manifest", f"{layout.MANIFEST}/{files.BRANCH_REFS}"):
         branches = context.manifest.branches()
     for branch in branches:
-        try:
-            snapshot = context.manifest.snapshot(branch)
-        except BranchNotFoundError:
-            continue  # deleted since they were listed
-        except GraphError as exc:
-            report.branches += 1
-            report.problem("manifest", branch, f"the branch cannot be read: {exc}")
-            continue
-        report.branches += 1
-        _check_heads(context, snapshot, report)
-        with _noting(report, "history", branch):
-            _check_history(context, branch, report)
-        _check_content(context, snapshot, report)
+        report.add(_checked_branch(context, branch))
     with _noting(report, "audit", layout.RECOVERIES):
         _check_audit(context, report)
     with _noting(report, "places", context.root):
@@ -80,6 +70,31 @@ def _noting(report: VerifyReport, code: str, subject: str) -> Iterator[None]:
         yield
     except UNREADABLE as exc:
         report.problem(code, subject, f"it cannot be checked: {type(exc).__name__}: {exc}")
+
+
+def _checked_branch(context: GraphContext, branch: str) -> VerifyReport:
+    """What there is to say of a branch: of its newest state, for an older one may be cleaned up while it is read."""
+    report = VerifyReport()
+    for _ in range(LOOKS):
+        report = VerifyReport(branches=1)
+        try:
+            snapshot = context.manifest.snapshot(branch)
+            _check_branch(context, snapshot, report)
+            if report.clean or context.manifest.snapshot(branch).identity == snapshot.identity:
+                break
+        except BranchNotFoundError:
+            return VerifyReport()  # deleted since they were listed
+        except GraphError as exc:
+            report.problem("manifest", branch, f"the branch cannot be read: {exc}")
+            break
+    return report
+
+
+def _check_branch(context: GraphContext, snapshot: Snapshot, report: VerifyReport) -> None:
+    _check_heads(context, snapshot, report)
+    with _noting(report, "history", snapshot.branch):
+        _check_history(context, snapshot.branch, report)
+    _check_content(context, snapshot, report)
 
 
 # --- what is published -----------------------------------------------------------------------------------------------

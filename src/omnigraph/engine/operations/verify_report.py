@@ -30,6 +30,15 @@ class VerifyReport:
         """True when nothing is wrong."""
         return not self.problems
 
+    def add(self, part: VerifyReport) -> None:
+        """Take in what a part of the walk found."""
+        self.problems += part.problems
+        self.notes += part.notes
+        self.branches += part.branches
+        self.tables += part.tables
+        self.rows += part.rows
+        self.commits += part.commits
+
     def problem(self, code: str, subject: str, message: str) -> None:
         """Add something that is wrong."""
         self.problems.append(Finding(code, subject, message))

@@ -135,6 +135,8 @@ def _roll_forward(ctx: RecoveryContext, intent: Intent, world: World) -> tuple[C
 def _settle_schema(ctx: RecoveryContext, intent: Intent, outcome: RecoveryKind) -> None:
     """Let the schema files follow what became of the tables, and remove tables that nobody will ever see."""
     objects = ctx.store.objects
+    if not ctx.intents.exists(intent.operation_id):
+        return  # Others have settled it while this process stood still, and what is staged by now is theirs.
     if outcome is RecoveryKind.ROLLED_FORWARD:
         promote(objects)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from omnigraph.engine.coordination.context import RecoveryContext
-from omnigraph.engine.coordination.intent import Intent
+from omnigraph.engine.coordination.intent import Intent, WriterKind
 from omnigraph.engine.coordination.intents import Claim
 from omnigraph.engine.recovery.observe import find_commit
 from omnigraph.engine.recovery.resolve import Resolution, resolve
@@ -38,7 +38,9 @@ def roll_back(ctx: RecoveryContext, intent: Intent) -> Resolution | None:
     return resolution
 
 
-def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution:
+def _undo(ctx: RecoveryContext, intent: Intent, claim: Claim) -> Resolution | None:
+    if intent.writer_kind is WriterKind.SCHEMA_APPLY and not ctx.intents.exists(intent.operation_id):
+        return None  # Who took this writer for dead has settled it; what is staged or created by now may be theirs.
     resolution = resolve(ctx, ctx.intents.mark_aborted(intent), may_restore=True)
     if resolution.settled:
         ctx.intents.remove(claim)

@@ -128,12 +128,13 @@ class InlineCommitResidual:
                 it removed, also where the disk takes no changes at all.
         """
         dataset = self._store.open(path).dataset
+        needed = self._needed(path)
         with step("cleanup_versions", path):
             stats = among_refs(
                 f"removing old versions of {path}",
                 lambda: dataset.cleanup_old_versions(versions=list(versions), error_if_tagged_old_versions=False),
             )
-        needed = {*self._store.tags(path).values(), *self._store.branch_points(path).values()}
+        needed |= self._needed(path)  # Refs come and go meanwhile, and Lance has seen some of them.
         left = [
             version for version in versions if version not in needed and self._store.has_version(path, None, version)
         ]
@@ -144,6 +145,9 @@ class InlineCommitResidual:
                 kind="permanent",
             )
         return CleanupStats(int(stats.bytes_removed), int(stats.old_versions))
+
+    def _needed(self, path: str) -> set[int]:
+        return {*self._store.tags(path).values(), *self._store.branch_points(path).values()}
 
 
 def among_refs(what: str, ask: Callable[[], T]) -> T:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import lance
 import numpy as np
@@ -84,7 +84,7 @@ def write_fragment_files(
         reader = rows if isinstance(rows, pa.Table | pa.RecordBatchReader) else None
         if reader is None:
             reader = pa.RecordBatchReader.from_batches(schema, rows)
-        written = write_fragments(
+        written = _handed(
             reader,
             table_uri,
             schema=schema,
@@ -103,7 +103,7 @@ def write_rows(base: TableHandle, rows: Rows) -> list[str]:
 
 def _write(base: TableHandle, rows: Rows, *, read_soon: bool = True) -> list[FragmentMetadata]:
     with translated(f"writing rows of {base.path}"), step("write_fragments", base.path):
-        written = write_fragments(
+        written = _handed(
             rows,
             base.dataset,
             mode="append",
@@ -113,6 +113,30 @@ def _write(base: TableHandle, rows: Rows, *, read_soon: bool = True) -> list[Fra
     if read_soon and isinstance(rows, pa.Table) and len(written) == 1 and len(written[0].files) == 1:
         WRITTEN.keep(file_name(written[0].files[0]), rows, base.field_ids)
     return [fragment for fragment in written if fragment.physical_rows]
+
+
+def _handed(rows: Rows, place: lance.LanceDataset | str, **options: Any) -> list[FragmentMetadata]:
+    """Write what Lance is handed; an error that stops a stream goes on as itself, for Lance keeps only its words."""
+    written: list[FragmentMetadata]
+    failures: list[BaseException] = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from rows
+        except GeneratorExit:
+            raise  # Lance wants no more of it.
+        except BaseException as failure:
+            failures.append(failure)
+            raise
+
+    stream = rows if isinstance(rows, pa.Table) else pa.RecordBatchReader.from_batches(rows.schema, watched())
+    try:
+        written = write_fragments(stream, place, **options)
+    except BaseException:
+        if failures:
+            raise failures[0] from None
+        raise
+    return written
 
 
 def _distinct(*addresses: Addresses | None) -> Addresses:

@@ -6,13 +6,14 @@ import random
 import time
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.engine.manifest import lineage
 from omnigraph.engine.manifest.lineage import Ancestry, CommitGraph, commit_graph, merge_bases
 from omnigraph.errors import FormatError
-from omnigraph.graph import create
+from omnigraph.graph import connect, create
 from omnigraph.ids import CommitId
 
 
@@ -123,3 +124,40 @@ def test_branches_of_a_graph_part_where_they_were_created(tmp_path: Path) -> Non
             expected = (one,) if one == other else (parted,)
             assert merge_bases(manifest, one, other) == expected
             assert commit_graph(manifest).merge_bases(one, other) == expected
+
+
+def test_commits_of_a_branch_are_known_while_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = create(tmp_path / "g", "node P { k: String @key }\n")
+    graph.branches.create("gone")
+    head = graph.mutate('query q() { insert P { k: "a" } }', branch="gone").commit_id
+    manifest = graph.context.manifest
+    snapshots = manifest.snapshots
+
+    def after_its_deletion() -> Any:
+        connect(tmp_path / "g").branches.delete("gone")
+        return snapshots()
+
+    monkeypatch.setattr(manifest, "snapshots", after_its_deletion)
+    assert head is not None
+    assert graph.snapshot().head in commit_graph(manifest).ancestors(head)
+
+
+def test_a_history_is_listed_while_a_branch_that_was_merged_into_it_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = create(tmp_path / "g", "node P { k: String @key }\n")
+    graph.branches.create("gone")
+    for branch in ("gone", "main", "gone"):
+        graph.mutate("query q($k: String) { insert P { k: $k } }", {"k": branch}, branch=branch)
+    graph.branches.merge("gone")
+    history = graph.context.manifest.history
+    archived = history.archived
+
+    def before_its_deletion(filter: Any = None) -> Any:
+        found = archived(filter)
+        if filter is not None and "gone" in graph.branches.list():
+            connect(tmp_path / "g").branches.delete("gone")
+        return found
+
+    monkeypatch.setattr(history, "archived", before_its_deletion)
+    assert len(history.list()) == 5

@@ -338,3 +338,26 @@ def test_deleting_a_branch_on_which_nothing_was_written_asks_no_other(graph: omn
     with RecordingStore() as store:
         graph.branches.delete("idle")
     assert Counter(store.names())["probe_head"] < 10
+
+
+def test_a_deletion_that_stood_still_leaves_alone_what_was_written_and_merged_meanwhile(
+    graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.create("work")
+    insert(graph, "bob", branch="work")
+    insert(graph, "cid")
+    history = graph.context.manifest.history
+    project = history.project
+
+    def overtaken(branch: str = "main") -> None:
+        project(branch)
+        graph.context.store.objects.delete(f"{layout.RECOVERY_DIR}/branch-work.lock")
+        other = omnigraph.connect(graph.uri)
+        insert(other, "dan", branch="work")
+        other.branches.merge("work")
+
+    monkeypatch.setattr(history, "project", overtaken)
+    with pytest.raises(ConflictError, match="stood still"):
+        graph.branches.delete("work")
+    assert people(graph, "work") == {"ann": 1, "bob": 0, "dan": 0}
+    assert len(graph.history.list()) == 6

@@ -2,12 +2,16 @@
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import omnigraph
+from omnigraph import failpoints
+from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.coordination.schema_lock import acquire_lock, new_lock, release_lock
+from omnigraph.engine.schema.files import promote, stage_files, staged_record
 from omnigraph.engine.storage import layout
 from omnigraph.errors import ConflictError, InputError, ParseError, SchemaError, TypeCheckError, VersionReclaimedError
 from omnigraph.ids import SCHEMA_LOCK_BRANCH
@@ -348,3 +352,56 @@ def test_a_read_only_graph_keeps_its_schema(graph: omnigraph.Graph) -> None:
     for refused in (lambda: reader.schema.apply(SCHEMA), lambda: reader.schema.unlock()):
         with pytest.raises(InputError, match="read-only"):
             refused()
+
+
+WITH_BOATS = SCHEMA.replace("edge", "node Boat { name: String @key }\nedge")
+
+
+@pytest.fixture
+def at_failpoint() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """Something that happens once, when a failpoint is passed, as if this process had stood still there."""
+
+    def meet(wanted: str, happen: Callable[[], None]) -> None:
+        def passing(name: str) -> None:
+            if name == wanted:
+                failpoints.install(None)
+                happen()
+
+        failpoints.install(passing)
+
+    yield meet
+    failpoints.install(None)
+
+
+def test_a_change_that_was_taken_for_dead_leaves_alone_the_table_that_others_have_made(
+    graph: omnigraph.Graph, at_failpoint: Callable[[str, Callable[[], None]], None]
+) -> None:
+    def overtake() -> None:
+        other = omnigraph.connect(graph.uri)
+        other.schema.unlock()
+        other.schema.apply(WITH_BOATS)
+        run(other, 'insert Boat { name: "vega" }')
+
+    at_failpoint(failpoints.SIDECAR_WRITE, overtake)
+    with pytest.raises(ConflictError, match="lost its lock"):
+        graph.schema.apply(WITH_BOATS)
+    found = omnigraph.connect(graph.uri).query("query q() { match { $b: Boat } return { $b.name as name } }")
+    assert [row["name"] for row in found] == ["vega"]
+    sound(omnigraph.connect(graph.uri))
+
+
+def test_a_change_that_was_finished_by_others_leaves_alone_what_the_next_one_stages(
+    graph: omnigraph.Graph, at_failpoint: Callable[[str, Callable[[], None]], None]
+) -> None:
+    objects = graph.context.store.objects
+
+    def finish_and_stage_another() -> None:
+        promote(objects)
+        for intent in graph.maintenance.unfinished():
+            objects.delete(f"{layout.RECOVERY_DIR}/{intent.operation_id}.json")
+        stage_files(objects, SCHEMA, compile_schema(SCHEMA))
+
+    at_failpoint(failpoints.SCHEMA_AFTER_MANIFEST_COMMIT, finish_and_stage_another)
+    graph.schema.apply(WITH_BOATS)
+    assert staged_record(objects) is not None
+    assert objects.read_text(layout.SCHEMA_SOURCE) == WITH_BOATS

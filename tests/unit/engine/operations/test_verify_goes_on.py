@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
+from omnigraph.engine.operations import verify as verifying
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_overwrite
@@ -174,3 +175,26 @@ def test_an_interrupt_passes_where_foreign_errors_are_translated() -> None:
         raise KeyboardInterrupt
     with pytest.raises(SystemExit), translated("waiting"):
         raise SystemExit(3)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_is_cleaned_up_or_deleted_while_it_is_looked_at_is_no_problem(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    graph.branches.create("b")
+    graph.mutate('query q() { insert Note { text: "b" } }', branch="b")
+    check_heads = verifying._check_heads
+
+    def before_it_goes(context: Any, snapshot: Any, report: Any) -> None:
+        check_heads(context, snapshot, report)
+        other = connect(graph.uri)
+        if deleted and snapshot.branch == "b":
+            other.branches.delete("b")
+        if not deleted and snapshot.branch == "main" and "b" in graph.branches.list():
+            other.branches.delete("b")
+            other.load([{"type": "Note", "data": {"text": "newer"}}], mode="overwrite")
+            other.maintenance.cleanup(keep=1)
+
+    monkeypatch.setattr(verifying, "_check_heads", before_it_goes)
+    report = graph.maintenance.verify()
+    assert (report.problems, report.branches) == ([], 1)

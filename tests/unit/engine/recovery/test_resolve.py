@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, HandWriter, names_in, reopen
+from tests.unit.engine.recovery.handwriter import COMPANY, PERSON, SCHEMA, HandWriter, names_in, reopen
 
+from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.commit.drift import DriftKind, check, find_drift, undo_late
 from omnigraph.engine.coordination.intent import Effect, WriterKind, new_intent
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
 from omnigraph.engine.recovery import RecoveryContext, audit, heal, roll_back, sweep, was_published
 from omnigraph.engine.recovery.audit import AuditRow
 from omnigraph.engine.recovery.decide import Action, RecoveryKind
+from omnigraph.engine.schema.files import stage_files, staged_record
+from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.errors import ConflictError, DriftError, ExpectedVersionMismatchError, InternalError
 from omnigraph.graph import Graph, connect
@@ -185,6 +188,16 @@ def test_a_write_whose_read_set_changed_is_never_finished(ctx: RecoveryContext) 
     writer.die()
     heal(ctx)
     assert settled(ctx, writer).kind is RecoveryKind.ROLLED_BACK
+
+
+def test_a_change_of_the_schema_does_not_undo_again_what_others_have_settled(ctx: RecoveryContext) -> None:
+    intent = ctx.intents.arm(new_intent(WriterKind.SCHEMA_APPLY, None, ()))
+    objects = ctx.intents.objects
+    objects.delete(f"{layout.RECOVERY_DIR}/{intent.operation_id}.json")
+    stage_files(objects, SCHEMA, compile_schema(SCHEMA))
+    assert roll_back(ctx, intent) is None
+    assert not ctx.intents.exists(intent.operation_id)
+    assert staged_record(objects) is not None, "the next change has staged it"
 
 
 def test_rolling_back_a_write_whose_publish_landed_reports_that_it_stands(ctx: RecoveryContext) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.unit.engine.storage.people import (
     update,
 )
 
+from omnigraph.engine.storage import steps
 from omnigraph.engine.storage.fragments import keep_row_ids
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.lance_internals.files import version_file
@@ -35,10 +37,11 @@ from omnigraph.engine.storage.staged import (
     stage_overwrite,
     stage_touch,
     write_fragment_files,
+    write_rows,
 )
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.transactions import OPERATION_ID, STEP
-from omnigraph.errors import ConflictError, InternalError, StorageError
+from omnigraph.errors import ConflictError, InternalError, StorageError, VersionReclaimedError
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -359,3 +362,35 @@ def test_a_version_that_was_just_made_says_of_its_columns_what_it_says_when_open
     assert made.schema.equals(opened.schema, check_metadata=True)
     assert [fact(made) for fact in facts[1:]] == [fact(opened) for fact in facts[1:]]
     assert made.fragments() == opened.fragments()
+
+
+def test_an_error_that_stops_a_stream_of_rows_goes_on_as_what_it_is(table: TableHandle) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from people(["new"]).to_batches()
+        raise VersionReclaimedError("the version they are read from is gone", table_key=PEOPLE, version=1)
+
+    stream = pa.RecordBatchReader.from_batches(SCHEMA, rows())
+    with pytest.raises(VersionReclaimedError, match="they are read from"):
+        write_rows(table, stream)
+
+
+def test_a_branch_that_is_deleted_during_a_cleanup_does_not_make_it_fail(store: TableStore, table: TableHandle) -> None:
+    insert(store, insert(store, table, "x"), "y")
+    store.residual.create_branch(PEOPLE, "b", source=None, version=2)
+
+    class Deleting:
+        """Deletes the branch right after Lance has removed what it could."""
+
+        def before(self, name: str, target: str) -> None:
+            pass
+
+        def after(self, name: str, target: str) -> None:
+            if name == "cleanup_versions":
+                store.residual.delete_branch(PEOPLE, "b")
+
+    previous = steps.observe(Deleting())
+    try:
+        store.residual.cleanup_versions(PEOPLE, versions=[1, 2])
+    finally:
+        steps.observe(previous)
+    assert store.versions(PEOPLE)[0] == 2, "the branch needed it until then"
