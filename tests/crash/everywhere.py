@@ -53,7 +53,7 @@ def cases_of(
             mark = () if fault in quick else pytest.mark.long if always else EXHAUSTIVE
             found.append(pytest.param(name, fault, name in whole, marks=mark, id=f"{name}-{fault}"))
             if name in chosen and fault in (Fault.RAISE_BEFORE, Fault.INTERRUPT_BEFORE):
-                found.append(pytest.param(name, fault, True, marks=EXHAUSTIVE, id=f"{name}-each {fault}"))
+                found.append(pytest.param(name, fault, True, marks=EXHAUSTIVE, id=f"{name} everywhere-{fault}"))
         found.append(pytest.param(name, None, True, marks=pytest.mark.long, id=f"{name}-death"))
     return found
 

@@ -41,21 +41,34 @@ from omnigraph.testing.faults import Fault, FaultyStore
 WRITES: dict[str, Write] = {**MUTATIONS, **LOADS, **TOGETHER}
 MERGING: dict[str, Write] = {**MERGES, **REVERTS}
 WHOLE = frozenset(
-    {"insert nodes and an edge", "load merge", "first write on a branch", "fast-forward main to a branch"}
+    {
+        "insert nodes and an edge",
+        "load merge",
+        "first write on a branch",
+        "fast-forward main to a branch",
+        "after some tables",
+        "after all tables",
+    }
 )
 CHOSEN = frozenset(
     {
         "several writes together",
-        "several first writes on a branch together",
         "merge a branch into its sibling",
-        "merge by two commits to a table",
-        "merge a branch that has come back to where it was",
-        "merge by workers",
         "apply a schema with steps of every kind",
-        "apply a schema that changes no table",
+        "between the commits of a merge",
     }
 )
 FAULTS = faults_and_death()
+REFUSED = faults_and_death(always=[Fault.RAISE_BEFORE, Fault.RAISE_AFTER])
+INTERRUPTED = (
+    "after some tables",
+    "after all tables",
+    "after the publish",
+    "after all tables of an overwrite",
+    "between the commits of a merge",
+    "after the confirmation of a merge",
+)
+"""Where the write ended that recovery finishes or undoes."""
 CASES = ("name", "fault", "every")
 
 
@@ -125,14 +138,14 @@ def test_a_change_of_the_schema_survives(
     crash_everywhere(SCHEMAS[name], seeded, scratch, fault, record_property, every=every, thorough=thorough)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", REFUSED)
 def test_maintenance_survives(
     fault: Fault | None, seeded: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
     crash_everywhere(Optimize(), seeded, scratch, fault, record_property, thorough=thorough)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", REFUSED)
 def test_taking_off_settings_survives(
     fault: Fault | None, configured: Path, scratch: Path, record_property: Record, thorough: bool
 ) -> None:
@@ -153,27 +166,19 @@ def test_a_writer_that_only_publishes_survives(
     crash_everywhere(Repair(), drifted, scratch, fault, record_property, open_heals=False, thorough=thorough)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(
-    "where",
-    [
-        "after some tables",
-        "after all tables",
-        "after the publish",
-        "after all tables of an overwrite",
-        "between the commits of a merge",
-        "after the confirmation of a merge",
-    ],
-)
+@pytest.mark.parametrize(CASES, cases_of(INTERRUPTED, whole=WHOLE, chosen=CHOSEN))
 def test_recovery_itself_survives(
-    where: str,
+    name: str,
     fault: Fault | None,
+    every: bool,
     interrupted: dict[str, Path],
     scratch: Path,
     record_property: Record,
     thorough: bool,
 ) -> None:
-    crash_everywhere(Open(), interrupted[where], scratch, fault, record_property, opening=True, thorough=thorough)
+    crash_everywhere(
+        Open(), interrupted[name], scratch, fault, record_property, opening=True, every=every, thorough=thorough
+    )
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.server.serving import ADD, PEOPLE, InProcess
 
 ROUTES = [
@@ -108,6 +109,6 @@ def test_a_thousand_odd_requests_get_answers_of_ours(open_server: InProcess) -> 
     fuzz(open_server, 1_000, 1)
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 def test_nine_thousand_more(open_server: InProcess) -> None:
     fuzz(open_server, 9_000, 2)
