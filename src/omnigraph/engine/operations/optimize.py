@@ -283,7 +283,7 @@ def _table_commit(work: _Work, indexed: dict[TableKey, tuple[str, ...]]) -> Tabl
 def _index(work: _Work, indexed: dict[TableKey, tuple[str, ...]], head: TableHandle) -> StagedWrite | None:
     pending = {index.column for index in work.pending}
     gaps = [gap for gap in index_gaps(head, declared_indexes(work.entity)) if gap.spec.column not in pending]
-    indexed[work.entry.table_key] = tuple(gap.spec.column for gap in gaps)
+    indexed[work.entry.table_key] = tuple(dict.fromkeys(gap.spec.column for gap in gaps))
     return work.indexes or stage_indexes(head, gaps)
 
 
