@@ -361,8 +361,7 @@ class Manifest:
         """The next state, staged on the one that was seen."""
         commit = _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
         after = apply_changes(self._make_room(seen.state), changes, commit)
-        rows = records.to_table(after.rows())
-        staged = stage_overwrite(seen.handle, rows, read_soon=False, rows_removed=seen.state.row_count)
+        staged = stage_overwrite(seen.handle, after.to_table(), read_soon=False, rows_removed=seen.state.row_count)
         return Prepared(seen.handle, changes, lineage, after, self.store.sync_staged(seen.handle, staged))
 
     def _swap(self, seen: _Seen, ready: Prepared, operation_id: str | None) -> TableHandle:

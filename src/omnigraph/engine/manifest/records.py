@@ -417,10 +417,14 @@ def read_head(row: Row) -> Head:
         return Head(branch, CommitId(facts["head_commit_id"]), facts.get("parent_commit_id"))
 
 
-def to_table(rows: list[Row]) -> pa.Table:
-    """Rows as Arrow, in the schema of the table."""
-    # As one column of records, which Arrow takes apart by itself: every publish does this for every row.
-    table = pa.Table.from_struct_array(pa.array(rows, _RECORD))
+def encoded(rows: Sequence[Row]) -> pa.StructArray:
+    """Rows as one column of records, which can be put behind others."""
+    return pa.array(rows, _RECORD)
+
+
+def to_table(*parts: pa.StructArray) -> pa.Table:
+    """Columns of records, one behind the other, in the schema of the table."""
+    table = pa.Table.from_struct_array(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
     return table.replace_schema_metadata(MANIFEST_SCHEMA.metadata)
 
 
