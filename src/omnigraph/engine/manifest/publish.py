@@ -348,12 +348,14 @@ class Manifest:
         )
 
     def prepare(self, branch: str, changes: Sequence[Change], lineage: Lineage) -> Prepared | None:
-        """Stage a publish before it is time for it; None when the branch has to be brought to today's format first.
+        """Stage a publish before it is time for it, on the newest state that is known: the publish looks whether it is.
 
-        Nothing of it is visible, and whoever does not use it leaves a file that `cleanup` takes away.
+        None when nothing is known, or the branch has to be brought to today's format first. Nothing of it is visible,
+        and whoever does not use it leaves a file that `cleanup` takes away.
         """
-        seen = self._newest(branch)
-        if not seen.is_current or seen.handle.removal_settings:
+        with self._lock:
+            seen = self._cache.get(branch)
+        if seen is None or not seen.is_current or seen.handle.removal_settings:
             return None
         return self._prepared(seen, branch, changes, lineage)
 

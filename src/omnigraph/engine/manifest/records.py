@@ -422,10 +422,9 @@ def encoded(rows: Sequence[Row]) -> pa.StructArray:
     return pa.array(rows, _RECORD)
 
 
-def to_table(*parts: pa.StructArray) -> pa.Table:
-    """Columns of records, one behind the other, in the schema of the table."""
-    table = pa.Table.from_struct_array(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
-    return table.replace_schema_metadata(MANIFEST_SCHEMA.metadata)
+def to_table(rows: pa.StructArray) -> pa.Table:
+    """Encoded rows in the schema of the table."""
+    return pa.Table.from_arrays(rows.flatten(), schema=MANIFEST_SCHEMA)
 
 
 def read_stamp(schema: pa.Schema) -> int:

@@ -33,22 +33,22 @@ STREAM_PROPERTY = "omnigraph.stream"
 
 
 class CommitRows(Struct, frozen=True):
-    """The rows of some commits as Arrow, oldest first, and what the newest of them is sorted by."""
+    """The rows of some commits, oldest first: those that were written before as Arrow, and the commits behind them."""
 
-    rows: pa.StructArray
+    written: pa.StructArray
+    more: tuple[CommitRecord, ...]
     newest: tuple[int, int, str]
+    """What the last of all is sorted by."""
 
     @classmethod
     def of(cls, commits: Iterable[CommitRecord]) -> CommitRows:
-        """The rows of commits in any order."""
-        ordered = sorted(commits, key=attrgetter("order"))
-        return cls(records.encoded([*map(records.commit_row, ordered)]), ordered[-1].order if ordered else (0, 0, ""))
+        """The rows of commits in any order, of which none was written."""
+        ordered = tuple(sorted(commits, key=attrgetter("order")))
+        return cls(records.encoded([]), ordered, ordered[-1].order if ordered else (0, 0, ""))
 
     def followed_by(self, commit: CommitRecord) -> CommitRows | None:
         """With one more commit, which the others need not be spelled again for; None when it is not the newest."""
-        if commit.order <= self.newest:
-            return None
-        return CommitRows(pa.concat_arrays([self.rows, records.encoded([records.commit_row(commit)])]), commit.order)
+        return CommitRows(self.written, (*self.more, commit), commit.order) if commit.order > self.newest else None
 
 
 class ManifestState(Struct, frozen=True, weakref=True, dict=True):
@@ -126,8 +126,13 @@ class ManifestState(Struct, frozen=True, weakref=True, dict=True):
             *([] if self.schema is None else [records.schema_row(self.schema)]),
             *self.unknown,
         ]
-        others = records.encoded([*before, *after])
-        return records.to_table(others[: len(before)], self.commit_rows.rows, others[len(before) :])
+        commits = self.commit_rows
+        begin, end = len(before), len(before) + len(commits.written)
+        fresh = records.encoded([*before, *map(records.commit_row, commits.more), *after])
+        rows = pa.concat_arrays([fresh[:begin], commits.written, fresh[begin:]])
+        written = rows[begin : end + len(commits.more)]
+        self.__dict__["commit_rows"] = CommitRows(written, (), commits.newest)
+        return records.to_table(rows)
 
 
 def decode(rows: Iterable[Row], *, branch: str, version: int) -> ManifestState:
