@@ -90,7 +90,7 @@ def _take_lineage_in(manifest: Migrated, handle: TableHandle, branch: str) -> No
     """3 to 4: the manifest tells its own commits and its head, the older ones stay in the commit table."""
     state = manifest.decode(handle, branch)
     manifest.history.adopt(branch, keep=state.commits)
-    complete = manifest.store.commit(handle, stage_overwrite(handle, records.to_table(state.rows())), {})
+    complete = manifest.store.commit(handle, stage_overwrite(handle, state.to_table()), {})
     manifest.store.annotate(complete, schema={records.STAMP: "4"})
 
 

@@ -348,12 +348,14 @@ class Manifest:
         )
 
     def prepare(self, branch: str, changes: Sequence[Change], lineage: Lineage) -> Prepared | None:
-        """Stage a publish before it is time for it; None when the branch has to be brought to today's format first.
+        """Stage a publish before it is time for it, on the newest state that is known: the publish looks whether it is.
 
-        Nothing of it is visible, and whoever does not use it leaves a file that `cleanup` takes away.
+        None when nothing is known, or the branch has to be brought to today's format first. Nothing of it is visible,
+        and whoever does not use it leaves a file that `cleanup` takes away.
         """
-        seen = self._newest(branch)
-        if not seen.is_current or seen.handle.removal_settings:
+        with self._lock:
+            seen = self._cache.get(branch)
+        if seen is None or not seen.is_current or seen.handle.removal_settings:
             return None
         return self._prepared(seen, branch, changes, lineage)
 
@@ -361,8 +363,7 @@ class Manifest:
         """The next state, staged on the one that was seen."""
         commit = _commit(branch, lineage, seen.handle.version + 1, seen.state.head)
         after = apply_changes(self._make_room(seen.state), changes, commit)
-        rows = records.to_table(after.rows())
-        staged = stage_overwrite(seen.handle, rows, read_soon=False, rows_removed=seen.state.row_count)
+        staged = stage_overwrite(seen.handle, after.to_table(), read_soon=False, rows_removed=seen.state.row_count)
         return Prepared(seen.handle, changes, lineage, after, self.store.sync_staged(seen.handle, staged))
 
     def _swap(self, seen: _Seen, ready: Prepared, operation_id: str | None) -> TableHandle:

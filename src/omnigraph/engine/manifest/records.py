@@ -417,11 +417,14 @@ def read_head(row: Row) -> Head:
         return Head(branch, CommitId(facts["head_commit_id"]), facts.get("parent_commit_id"))
 
 
-def to_table(rows: list[Row]) -> pa.Table:
-    """Rows as Arrow, in the schema of the table."""
-    # As one column of records, which Arrow takes apart by itself: every publish does this for every row.
-    table = pa.Table.from_struct_array(pa.array(rows, _RECORD))
-    return table.replace_schema_metadata(MANIFEST_SCHEMA.metadata)
+def encoded(rows: Sequence[Row]) -> pa.StructArray:
+    """Rows as one column of records, which can be put behind others."""
+    return pa.array(rows, _RECORD)
+
+
+def to_table(rows: pa.StructArray) -> pa.Table:
+    """Encoded rows in the schema of the table."""
+    return pa.Table.from_arrays(rows.flatten(), schema=MANIFEST_SCHEMA)
 
 
 def read_stamp(schema: pa.Schema) -> int:

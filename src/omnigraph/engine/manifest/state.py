@@ -7,8 +7,10 @@ next one; both are pure, and the rows written are exactly the rows of the state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from functools import cached_property
 from operator import attrgetter
 
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -30,7 +32,26 @@ STREAM_PROPERTY = "omnigraph.stream"
 """The commit property that names the stream a commit belongs to."""
 
 
-class ManifestState(Struct, frozen=True, weakref=True):
+class CommitRows(Struct, frozen=True):
+    """The rows of some commits, oldest first: those that were written before as Arrow, and the commits behind them."""
+
+    written: pa.StructArray
+    more: tuple[CommitRecord, ...]
+    newest: tuple[int, int, str]
+    """What the last of all is sorted by."""
+
+    @classmethod
+    def of(cls, commits: Iterable[CommitRecord]) -> CommitRows:
+        """The rows of commits in any order, of which none was written."""
+        ordered = tuple(sorted(commits, key=attrgetter("order")))
+        return cls(records.encoded([]), ordered, ordered[-1].order if ordered else (0, 0, ""))
+
+    def followed_by(self, commit: CommitRecord) -> CommitRows | None:
+        """With one more commit, which the others need not be spelled again for; None when it is not the newest."""
+        return CommitRows(self.written, (*self.more, commit), commit.order) if commit.order > self.newest else None
+
+
+class ManifestState(Struct, frozen=True, weakref=True, dict=True):
     """One manifest version of one branch.
 
     `commits` is a window of the newest commits by id; older ones live in the commit table. `schema` is None while the
@@ -88,17 +109,30 @@ class ManifestState(Struct, frozen=True, weakref=True):
         )
         return sum(map(len, parts)) + (self.schema is not None)
 
-    def rows(self) -> list[Row]:
+    @cached_property
+    def commit_rows(self) -> CommitRows:
+        """The commits as they are stored, handed from state to state: a publish writes all, and one of them is new."""
+        return CommitRows.of(self.commits.values())
+
+    def to_table(self) -> pa.Table:
         """Every row of this version, in a deterministic order."""
-        return [
+        before = [
             *(records.location_row(location) for _, location in sorted(self.locations.items())),
             *(records.entry_row(entry) for _, entry in sorted(self.latest.items())),
             *(records.tombstone_row(tombstone) for _, tombstone in sorted(self.tombstones.items())),
-            *map(records.commit_row, sorted(self.commits.values(), key=attrgetter("order"))),
+        ]
+        after = [
             *(records.head_row(head) for _, head in sorted(self.heads.items())),
             *([] if self.schema is None else [records.schema_row(self.schema)]),
             *self.unknown,
         ]
+        commits = self.commit_rows
+        begin, end = len(before), len(before) + len(commits.written)
+        fresh = records.encoded([*before, *map(records.commit_row, commits.more), *after])
+        rows = pa.concat_arrays([fresh[:begin], commits.written, fresh[begin:]])
+        written = rows[begin : end + len(commits.more)]
+        self.__dict__["commit_rows"] = CommitRows(written, (), commits.newest)
+        return records.to_table(rows)
 
 
 def decode(rows: Iterable[Row], *, branch: str, version: int) -> ManifestState:
@@ -165,7 +199,7 @@ def apply_changes(state: ManifestState, changes: Sequence[Change], commit: Commi
         elif isinstance(change, TombstoneTable):
             _tombstone(locations, tombstones, change)
     head = Head(state.branch, commit.graph_commit_id, commit.parent_commit_id)
-    return replace(
+    after = replace(
         state,
         version=commit.manifest_version,
         locations=locations,
@@ -175,6 +209,10 @@ def apply_changes(state: ManifestState, changes: Sequence[Change], commit: Commi
         heads={**state.heads, state.branch: head},
         schema=schema,
     )
+    commit_rows = state.commit_rows.followed_by(commit)
+    if commit_rows is not None:
+        after.__dict__["commit_rows"] = commit_rows
+    return after
 
 
 def _register(locations: dict[TableKey, TableLocation], change: RegisterTable) -> None:

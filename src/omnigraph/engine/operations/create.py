@@ -115,7 +115,7 @@ def _create_tables(store: TableStore, catalog: Catalog) -> list[TableEntry]:
 
 def _create_manifest(store: TableStore, entries: list[TableEntry]) -> None:
     commit = CommitRecord(CommitId(new_ulid()), None, 1, None, None, None, now_micros())
-    rows = records.to_table(genesis(entries, commit).rows())
+    rows = genesis(entries, commit).to_table()
     try:
         store.create(layout.MANIFEST, records.MANIFEST_SCHEMA, rows)
         failpoints.maybe_fail(failpoints.INIT_MANIFEST_ACK_LOST)

@@ -131,6 +131,8 @@ class ArrowQuestions:
         found: list[Answer] = []
         columns = [wide.one_array(change.rows.column(end.column)) for end in ends]
         for number, (column, exist) in enumerate(zip(columns, self._all_exist(ends, columns), strict=True)):
+            if exist.all():
+                continue
             rows = np.flatnonzero(~exist)
             count += len(rows)
             found += [

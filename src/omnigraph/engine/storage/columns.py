@@ -43,6 +43,7 @@ NOTE_BYTES = 256
 """What the count of searches is taken for in the cache."""
 
 Offsets = npt.NDArray[np.int64]
+NOWHERE: Offsets = np.empty(0, dtype=np.int64)
 Hits = list[tuple[FragmentInfo, Offsets]]
 """Rows by fragment, in storage order; deleted ones may be among them."""
 
@@ -91,7 +92,10 @@ class CachedColumn(Struct):
         sought = self._as_values(wanted)
         if len(sought) == 1 and wide.is_text(sought.type):
             # Four times quicker than making a table of one value and looking every value up in it.
-            hits = pc.fill_null(pc.equal(self.values, sought[0]), False)
+            hits = pc.equal(self.values, sought[0])
+            if not hits.true_count:
+                return NOWHERE
+            hits = pc.fill_null(hits, False)
         else:
             hits = pc.is_in(self.values, value_set=sought, skip_nulls=True)
         return np.flatnonzero(np.asarray(hits)).astype(np.int64)

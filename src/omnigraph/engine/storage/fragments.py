@@ -45,6 +45,13 @@ def read_fragment(
 ) -> Iterator[pa.RecordBatch]:
     """Columns of a fragment that no version has yet, in row order; blob columns cannot be read this way."""
     [name] = fragment_files(text)
+    yield from read_file(table_uri, name, columns, batch_rows=batch_rows)
+
+
+def read_file(
+    table_uri: str, name: str, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The same of a data file, by its name below the table."""
     with translated(f"reading staged rows of {table_uri}"):
         reader = LanceFileReader(f"{table_uri}/{name}", columns=list(columns))
         yield from stream(lambda batch: reader.read_all(batch_size=batch).to_batches(), batch_rows)

@@ -20,15 +20,13 @@ BYTES_MAX = 32 << 20
 COLUMN_BYTES = 512
 """What a column takes beside its values, which for a row or two is most of it."""
 
-Columns = Mapping[int, pa.ChunkedArray]
-
 
 class WrittenRows:
     """The columns of small data files, bounded by bytes; the oldest go first."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._files: OrderedDict[str, tuple[Columns, int]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[pa.Table, Mapping[str, int], int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -38,14 +36,13 @@ class WrittenRows:
         if rows.num_rows > ROWS_MAX or size > TABLE_BYTES_MAX:
             return
         size += COLUMN_BYTES * (rows.num_columns + 1)
-        columns = {field_ids[name]: rows.column(name) for name in rows.column_names if name in field_ids}
         with self._lock:
             if file in self._files:
                 return
-            self._files[file] = (columns, size)
+            self._files[file] = (rows, field_ids, size)
             self._bytes += size
             while self._bytes > self._bytes_max:
-                _, (_, freed) = self._files.popitem(last=False)
+                _, (_, _, freed) = self._files.popitem(last=False)
                 self._bytes -= freed
 
     def forget(self, files: Iterable[str]) -> None:
@@ -54,7 +51,7 @@ class WrittenRows:
             for file in files:
                 found = self._files.pop(file, None)
                 if found is not None:
-                    self._bytes -= found[1]
+                    self._bytes -= found[2]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -72,12 +69,14 @@ class WrittenRows:
         entry = self._files.get(file)
         if entry is None:
             return None
+        rows, field_ids, _ = entry
+        held = {field_ids[name]: place for place, name in enumerate(rows.column_names) if name in field_ids}
         columns, fields = [], []
         for name, field_id in wanted.items():
-            column, field = entry[0].get(field_id), schema.field(name)
-            if column is None or column.type != field.type:
+            place, field = held.get(field_id), schema.field(name)
+            if place is None or rows.column(place).type != field.type:
                 return None
-            columns.append(column)
+            columns.append(rows.column(place))
             fields.append(field)
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 

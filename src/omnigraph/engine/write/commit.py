@@ -111,8 +111,8 @@ def _remember_ids(write: TableWrite, applied: Applied) -> None:
     head = applied.head
     if write.rows is None or "src" in head.schema.names:
         return
-    files = {name for staged in applied.staged for name in staged.files}
-    written = [fragment for fragment in head.fragments() if f"data/{fragment.files[0]}" in files]
+    files = {name.rpartition("/")[2] for staged in applied.staged for name in staged.files}
+    written = [fragment for fragment in head.fragments() if fragment.files[0] in files]
     rows = write.rows.rows
     if len(written) == 1 and written[0].physical_rows == rows.num_rows:
         ids = wide.one_array(rows.column("id"))

@@ -37,6 +37,7 @@ class SnapshotView:
     def __init__(self, snapshot: Snapshot, cache: ColumnCache | None = None) -> None:
         self.snapshot = snapshot
         self.read: set[TableKey] = set()
+        self._opened: dict[TableKey, TableHandle] = {}
         self._cache = cache or ColumnCache.shared()
 
     def contains(self, table_key: TableKey, ids: pa.Array) -> pa.Array:
@@ -152,7 +153,9 @@ class SnapshotView:
     def _open(self, table_key: TableKey) -> TableHandle | None:
         """The table at the snapshot's version; None when it is empty, which needs no look at storage."""
         self.read.add(table_key)
-        return self.snapshot.open(table_key) if self.snapshot.entry(table_key).row_count else None
+        if table_key not in self._opened and self.snapshot.entry(table_key).row_count:
+            self._opened[table_key] = self.snapshot.open(table_key)
+        return self._opened.get(table_key)
 
     def _rows_at(self, handle: TableHandle, fragment: FragmentInfo, offsets: Offsets, schema: pa.Schema) -> pa.Table:
         place = pa.array(offsets)

@@ -10,7 +10,6 @@ process that writes once and ends, a write folds by itself once there are twice 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Collection
@@ -22,9 +21,9 @@ from omnigraph.engine.coordination.heartbeat import Heartbeat
 from omnigraph.engine.storage import folding
 from omnigraph.engine.storage.columns import ColumnCache
 from omnigraph.engine.storage.folding import Folded, covered_by_index, fold_small
-from omnigraph.engine.storage.fragments import read_fragment
+from omnigraph.engine.storage.fragments import read_file
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
-from omnigraph.engine.storage.lance_internals.files import branch_location
+from omnigraph.engine.storage.lance_internals.files import branch_location, data_file, file_name
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.objects import ObjectStore
 from omnigraph.engine.storage.staged import new_files
@@ -158,16 +157,16 @@ def _fold(handle: TableHandle) -> tuple[int, Folded]:
     began = now_micros()
     folded = fold_small(handle, ())
     for fragment in folded.kept if is_local(handle.uri) else ():
-        _remember_columns(handle, json.dumps(fragment.to_json()))
+        _remember_columns(handle, fragment.id, [file_name(file) for file in fragment.files])
     folded.ahead = True
     return began, folded
 
 
-def _remember_columns(handle: TableHandle, fragment: str) -> None:
+def _remember_columns(handle: TableHandle, fragment_id: int, files: list[str]) -> None:
     """Keep the columns that writes search, which the first write after the fold would otherwise read."""
     names = [name for name in SEARCHED if name in handle.field_ids]
-    rows = pa.Table.from_batches(read_fragment(handle.uri, fragment, names))
-    facts = json.loads(fragment)
-    info = FragmentInfo(int(facts["id"]), rows.num_rows, 0, tuple(file["path"] for file in facts["files"]), None)
+    [file] = files
+    rows = pa.Table.from_batches(read_file(handle.uri, data_file(file), names))
+    info = FragmentInfo(fragment_id, rows.num_rows, 0, (file,), None)
     for name in names:
         ColumnCache.shared().keep(info, handle.field_ids[name], rows.column(name).combine_chunks())

@@ -20,10 +20,10 @@ from omnigraph.engine.commit.ahead import Ahead
 from omnigraph.engine.commit.cancellation import Cancellation
 from omnigraph.engine.commit.request import Coming, Stage
 from omnigraph.engine.manifest.records import TableEntry
-from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.lance_internals.files import branch_location
 from omnigraph.engine.storage.staged import StagedWrite
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.write.rows import Resolved, WriteKind
 from omnigraph.errors import GraphError, InternalError
 from omnigraph.ids import TableKey
@@ -45,6 +45,7 @@ class TableWrite(Struct):
     stage: Stage
     forks: bool = False
     base: TableHandle | None = None
+    """The version that the change is staged on; None for a table that the branch has yet to fork."""
     staged: StagedWrite | None = None
     coming: Coming | None = None
     """How `staged` will be had, while another thread may still be writing its files."""
@@ -60,27 +61,27 @@ class TableWrite(Struct):
         """False when there was nothing to stage."""
         return self.staged is not None or self.coming is not None
 
-
-class _Files(Struct, frozen=True):
-    """What was written for one table, on top of which version; nothing when there was nothing to change."""
-
-    base: TableHandle
-    staged: StagedWrite | None
+    @property
+    def place(self) -> TableHandle:
+        """The version that the change is staged on, where there is one beforehand."""
+        if self.base is None:
+            raise InternalError(f"the branch has yet to fork '{self.table_key}'")
+        return self.base
 
 
 class Staging:
     """The files of the tables of one write: `begin` before it is judged, `finish` after, `discard` when it is over."""
 
-    def __init__(self, snapshot: Snapshot, cancellation: Cancellation, writes: Sequence[TableWrite]) -> None:
-        self._snapshot, self._cancellation = snapshot, cancellation
+    def __init__(self, store: TableStore, cancellation: Cancellation, writes: Sequence[TableWrite]) -> None:
+        self._store, self._cancellation = store, cancellation
         self._writes = [write for write in writes if not write.forks]
         self._rows = sum(write.rows.touched for write in self._writes if write.rows is not None)
-        self._begun: dict[TableKey, Ahead[_Files]] = {}
+        self._begun: dict[TableKey, Ahead[StagedWrite]] = {}
         self._had: set[TableKey] = set()
 
     def begin(self) -> None:
         """Have the files of a small write written beside what comes next."""
-        small = self._rows <= AHEAD_ROWS and self._snapshot.store.is_local
+        small = self._rows <= AHEAD_ROWS and self._store.is_local
         if small and all(write.removable for write in self._writes):
             for write in self._writes:
                 if write.rows is not None and write.rows.touched:
@@ -91,44 +92,44 @@ class Staging:
         missing = []
         for write in self._writes:
             if write.table_key in self._begun:
-                write.base = self._snapshot.open(write.table_key)
                 write.coming = Coming(partial(self._arrived, write))
             else:
                 missing.append(write)
-        if len(missing) > 1 and (self._rows >= PARALLEL_ROWS or self._snapshot.store.waits):
+        if len(missing) > 1 and (self._rows >= PARALLEL_ROWS or self._store.waits):
             with ThreadPoolExecutor(min(STAGING_THREADS, len(missing))) as pool:
                 running = [pool.submit(copy_context().run, self._stage, write) for write in missing]
             written = [done.result() for done in running]
         else:
             written = [self._stage(write) for write in missing]
-        for write, files in zip(missing, written, strict=True):
-            write.base, write.staged = files.base, files.staged
+        for write, staged in zip(missing, written, strict=True):
+            write.staged = staged
 
     def discard(self) -> None:
         """Remove what was written for nothing; once all of it was waited for, it belongs to the commit."""
-        for key, begun in list(self._begun.items()):
-            files = begun.result()
-            if files is not None and files.staged is not None:
-                self._remove(files.base, files.staged)
-            del self._begun[key]
+        for write in self._writes:
+            begun = self._begun.get(write.table_key)
+            if begun is not None:
+                staged = begun.result()
+                if staged is not None:
+                    self._remove(write.place, staged)
+                del self._begun[write.table_key]
 
     def _arrived(self, write: TableWrite) -> StagedWrite:
         """What was staged for a table; written now, if no thread has come to it or it could not."""
-        files = self._begun[write.table_key].result() or self._stage(write)
-        if files.staged is None:
+        staged = self._begun[write.table_key].result() or self._stage(write)
+        if staged is None:
             raise InternalError(f"nothing was staged for '{write.table_key}', which changes")
-        write.staged = files.staged
+        write.staged = staged
         self._had.add(write.table_key)
         if len(self._had) == len(self._begun):
             self._begun.clear()
-        return files.staged
+        return staged
 
-    def _stage(self, write: TableWrite) -> _Files:
+    def _stage(self, write: TableWrite) -> StagedWrite | None:
         """Write and sync the files of one table; which durability is asked for comes with the context."""
         self._cancellation.check()
-        base = self._snapshot.open(write.table_key)
-        staged = write.stage(base)
-        return _Files(base, None if staged is None else self._snapshot.store.sync_staged(base, staged))
+        staged = write.stage(write.place)
+        return None if staged is None else self._store.sync_staged(write.place, staged)
 
     def _remove(self, base: TableHandle, staged: StagedWrite) -> None:
         if staged.has_older_files:
@@ -136,6 +137,6 @@ class Staging:
         place = branch_location(base.path, base.branch)
         try:
             for file in staged.files:
-                self._snapshot.store.objects.delete(f"{place}/{file}")
+                self._store.objects.delete(f"{place}/{file}")
         except GraphError as exc:
             logger.info("files of a write that was refused stay until the next cleanup: %s", exc)

@@ -260,7 +260,7 @@ class Transaction:
 
     def staging(self) -> Staging:
         """The files of every change that was settled; tables to be forked are staged later."""
-        return Staging(self.snapshot, self.request.cancellation, [self.writes[key] for key in sorted(self.writes)])
+        return Staging(self.snapshot.store, self.request.cancellation, [self.writes[k] for k in sorted(self.writes)])
 
     def leave_unchanged(self) -> None:
         """Let go of the tables for which there was nothing to stage."""
@@ -277,7 +277,9 @@ class Transaction:
 
     def _table_write(self, table_key: TableKey, kind: WriteKind, stage: Stage) -> TableWrite:
         entry = self.snapshot.entry(table_key)
-        return TableWrite(table_key, entry, kind, stage, forks=entry.branch != stored_branch(self.request.branch))
+        forks = entry.branch != stored_branch(self.request.branch)
+        base = None if forks else self.snapshot.open(table_key)
+        return TableWrite(table_key, entry, kind, stage, forks, base)
 
     # --- expectations ----------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext, heal
 from omnigraph.engine.write.commit import commit_transaction
 from omnigraph.engine.write.context import GraphContext
-from omnigraph.engine.write.settings import strip, tables_with_removal
+from omnigraph.engine.write.settings import strip
 from omnigraph.engine.write.staging import Staging
 from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.errors import (
@@ -181,7 +181,7 @@ class _Attempts:
         """Have what many small writes left behind folded before the next one."""
         try:
             for key in transaction.writes:
-                self._context.folds.offer(self._context.store.objects, committed.snapshot.open(key))
+                self._context.folds.offer(self._context.store.objects, committed.tables[key].head)
         except (GraphError, RuntimeError) as exc:
             # The write is acknowledged; a thread that cannot be started is no reason to say otherwise.
             logger.info("small fragments are not folded yet: %s", exc)
@@ -189,7 +189,8 @@ class _Attempts:
     def _strip_settings(self, transaction: Transaction) -> None:
         """Before the first commit to a table of which another program wants versions removed, undo that and repeat."""
         branch = self._request.branch
-        found = tables_with_removal(transaction.snapshot, transaction.writes)
+        written = transaction.writes.values()
+        found = sorted(write.table_key for write in written if write.base is not None and write.base.removal_settings)
         if found:
             self._take_mutexes(_mutex_keys(transaction.writes, branch))
             strip(self._recovery, branch, found, self._request.actor)
