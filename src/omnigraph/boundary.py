@@ -52,7 +52,7 @@ EXTRAS = {
 """Packages that come with an extra, and which."""
 
 _LIBRARIES = EXTRAS.keys() | {
-    *("lance", "pyarrow", "numpy", "obstore", "lark", "simsimd", "typer", "rich", "yaml", "click"),
+    *("lance", "pyarrow", "numpy", "obstore", "lark", "simsimd", "ulid", "typer", "rich", "yaml", "click"),
     *("py4j", "tokenizers", "safetensors"),
 }
 """Packages whose code runs on our behalf."""

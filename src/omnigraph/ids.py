@@ -13,6 +13,8 @@ from datetime import datetime
 from random import SystemRandom
 from typing import NewType, TypeAlias
 
+from ulid import ULID
+
 from omnigraph.errors import BranchNotFoundError, InputError
 
 BranchName = NewType("BranchName", str)
@@ -33,15 +35,12 @@ MESSAGE_BYTES_MAX = 4_096
 """How long the message of a commit may be: a publish writes those of the newest commits anew."""
 
 _RANDOM = SystemRandom()
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 def new_ulid() -> str:
     """A fresh 26-character ULID; lexical order is age order to the millisecond."""
-    number = time.time_ns() // 1_000_000 << 80 | _RANDOM.getrandbits(80)
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
+    return str(ULID())
 
 
 def new_token() -> str:
