@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from omnigraph.engine.coordination.owner import Owner
 from omnigraph.engine.manifest.records import WRITTEN_BY
@@ -198,18 +197,18 @@ def render_intent(intent: Intent) -> str:
         "commit_id": intent.commit_id,
         "owner": intent.owner.to_json() if intent.owner else None,
         "aborted": intent.aborted,
-        "tables": intent.effects,
+        "tables": [asdict(effect) for effect in intent.effects],
         "read_set": dict(intent.read_set or {}),
         "merge_source_commit_id": intent.merge_source_commit_id,
         "expected_head": intent.expected_head,
-        "additional_registrations": intent.registrations,
-        "tombstones": intent.tombstones,
-        "adoptions": intent.adoptions,
+        "additional_registrations": [asdict(item) for item in intent.registrations],
+        "tombstones": [asdict(item) for item in intent.tombstones],
+        "adoptions": [asdict(item) for item in intent.adoptions],
         "target_schema_hash": intent.target_schema_hash,
     }
     if intent.commit_properties:
         body["commit_properties"] = dict(intent.commit_properties)
-    return msgspec.json.encode(body).decode()
+    return json.dumps(body)
 
 
 def parse_intent(text: str, name: str) -> Intent:
