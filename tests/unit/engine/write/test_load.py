@@ -10,7 +10,7 @@ import pytest
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
 from omnigraph.engine.write.limits import WriteLimits
-from omnigraph.errors import ConstraintError, InputError, KeyConflictError, LimitError
+from omnigraph.errors import ConstraintError, InputError, KeyConflictError, LimitError, NotFoundError
 
 BERTH = '{"type":"Berth","data":{"code":"%s","depth_m":%s}}'
 
@@ -204,10 +204,10 @@ def test_a_load_beyond_the_limits_it_was_given_is_refused_before_any_effect(harb
 
 
 def test_a_missing_file_and_an_empty_folder_are_said_to_be_so(empty_harbour, tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(NotFoundError, match=r"no input file at .*nope\.jsonl'"):
         load(empty_harbour.context, tmp_path / "nope.jsonl", mode="append")
     (tmp_path / "none").mkdir()
-    with pytest.raises(InputError, match="holds no load files"):
+    with pytest.raises(NotFoundError, match="a folder without load files"):
         load(empty_harbour.context, tmp_path / "none", mode="append")
     (tmp_path / "broken.jsonl.gz").write_bytes(b"not gzip")
     with pytest.raises(InputError, match="cannot be read"):
