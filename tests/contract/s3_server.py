@@ -13,12 +13,13 @@ from pathlib import Path
 
 PACKAGES = ("moto[s3]==5.2.5", "flask", "flask-cors")
 HOME = Path(__file__).parents[2] / ".cache" / "s3-server"
+SERVER = Path(__file__).with_name("one_at_a_time.py")
 BUCKET = "graphs"
 START_SECONDS_MAX = 60.0
 
 
-def _program() -> Path:
-    """The server program, installed on first use by whichever test process comes first."""
+def _python() -> Path:
+    """The interpreter that has the server, installed on first use by whichever test process comes first."""
     program = HOME / "bin" / "moto_server"
     HOME.parent.mkdir(exist_ok=True)
     with open(HOME.parent / "s3-server.lock", "w") as lock:
@@ -27,7 +28,7 @@ def _program() -> Path:
             subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True, timeout=120)
             pip = [str(HOME / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
             subprocess.run([*pip, *PACKAGES], check=True, timeout=600)
-    return program
+    return HOME / "bin" / "python"
 
 
 def _free_port() -> int:
@@ -64,7 +65,7 @@ def storage_options(endpoint: str) -> dict[str, str]:
 def s3_server() -> Iterator[str]:
     """Run a server with one empty bucket; yields its address."""
     port = _free_port()
-    command = [str(_program()), "-H", "127.0.0.1", "-p", str(port)]
+    command = [str(_python()), str(SERVER), str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             endpoint = f"http://127.0.0.1:{port}"
