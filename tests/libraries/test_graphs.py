@@ -283,6 +283,7 @@ def test_a_write_in_between_is_never_lost(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.usefixtures("spark")
 def test_local_algorithms_equal_those_of_spark(tmp_path: Path) -> None:
     graph, _ = filled(tmp_path / "g.omni", 7)
     there, here = graph.spark().analytics("Knows"), graph.algorithms

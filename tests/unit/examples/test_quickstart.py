@@ -9,8 +9,18 @@ from omnigraph.examples import quickstart
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
-def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str) -> None:
+def test_the_story_can_be_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _is_told_twice(tmp_path, capsys, "local")
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_story_can_be_told_twice_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _is_told_twice(tmp_path, capsys, "spark")
+
+
+def _is_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str) -> None:
     words = ["--root", str(tmp_path / "q.omni"), "--data", str(tmp_path / "data"), "--engine", engine, "--small"]
     assert quickstart.main(words) == 0
     first = capsys.readouterr().out
