@@ -97,14 +97,78 @@ def test_both_readers_agree_on_every_input(lines):
     data = "\n".join(lines).encode()
     fast = read_lines(data, CATALOG)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "_parse_group", lambda *_: None)
+        patch.setattr(records, "parse_records", lambda *_: None)
         exact = read_lines(data, CATALOG)
+    agree(fast, exact)
+
+
+def agree(fast: ReadLines, exact: ReadLines) -> None:
     assert (fast.lines, fast.records) == (exact.lines, exact.records)
     rows, problems = content(fast)
     exact_rows, exact_problems = content(exact)
     assert problems == exact_problems
     if not problems:
         assert rows == exact_rows
+
+
+ODD = compile_schema(
+    "node P { k: String @key  type: String?  data: String?  n: I64 @default(7) }\n"
+    "edge Plain: P -> P { w: F64?  n: I64 @default(7)  edge: String? }\n"
+)
+_ends = st.sampled_from(["a", "b", "", 1, 2, -0, True, None, 1.5, 2**70])
+_plain_members = {
+    "P": st.fixed_dictionaries(
+        {"k": st.text(max_size=3)},
+        optional={
+            "id": st.sampled_from(["a", None, 1]),
+            "type": st.sampled_from(["x", "P", None, 1]),
+            "data": st.sampled_from(["x", None, {}, {"k": "a"}]),
+            "n": st.sampled_from([1, None, "1", 2**70]),
+            "edge": st.just("Plain"),
+        },
+    ),
+    "Plain": st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(("from", "to", "src", "dst"), _ends),
+            "w": st.sampled_from([1, 0.5, None]),
+            "n": st.sampled_from([1, None]),
+            "edge": st.sampled_from(["Plain", "x", None]),
+            "id": st.sampled_from(["e", ""]),
+        },
+    ),
+}
+_sound_rows = {
+    "P": st.fixed_dictionaries(
+        {"k": st.text(max_size=3)}, optional={"type": st.just("x"), "n": st.sampled_from([1, None])}
+    ),
+    "Plain": st.fixed_dictionaries(
+        {"from": st.sampled_from(["a", "b"]), "to": st.just("c")}, optional={"w": st.just(1), "n": st.just(1)}
+    )
+    | st.fixed_dictionaries({"src": st.integers(-3, 3), "dst": st.just("c")}),
+}
+_layouts = st.sampled_from([json.dumps, lambda row: json.dumps(row, ensure_ascii=False, separators=(" , ", " : "))])
+
+
+@pytest.mark.long
+@settings(max_examples=600, deadline=None)
+@given(st.data(), st.sampled_from(sorted(_plain_members)))
+def test_both_readers_agree_on_plain_rows(data, name):
+    rows = (
+        st.one_of(_sound_rows[name], _sound_rows[name], _plain_members[name])
+        if data.draw(st.booleans())
+        else (_sound_rows[name])
+    )
+    written = st.builds(lambda row, layout: layout(row), rows, _layouts)
+    record = st.sampled_from(['{"type":"P","data":{"k":"z"}}', '{"edge":"Plain","from":"a","to":"b"}', "", "{", "null"])
+    found = data.draw(st.lists(written if data.draw(st.booleans()) else written | record, max_size=6))
+    text, of = "\n".join(found).encode(), {**ODD.nodes, **ODD.edges}[name]
+    fast = read_lines(text, ODD, of=of)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "parse_rows", lambda *_: None)
+        patch.setattr(records, "parse_records", lambda *_: None)
+        exact = read_lines(text, ODD, of=of)
+    agree(fast, exact)
 
 
 @pytest.mark.long

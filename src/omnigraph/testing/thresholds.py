@@ -274,7 +274,7 @@ EXEMPT: dict[str, str] = {
     "engine.ingest.slices._LAST": _NUMBER,
     "engine.ingest.inputs.PROBLEMS_MAX": _REPORT,
     "engine.ingest.records.CHUNK_BYTES": "how much of a file is parsed at once; the readers have a test of their own",
-    "engine.ingest.records._BLOCK_BYTES": "how much of a file is parsed at once; the readers have a test of their own",
+    "engine.ingest.members._BLOCK_BYTES": "how much of a file is parsed at once; the readers have a test of their own",
     "engine.ingest.strict.LINE_BYTES_MAX": _REPORT,
     "engine.ingest.strict._EPOCH_DAY": _NUMBER,
     "engine.values.temporal.DAY_MAX": _NUMBER,

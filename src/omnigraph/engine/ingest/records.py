@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 from msgspec import Struct, field
 
-from omnigraph.catalog import wide
-from omnigraph.catalog.model import Catalog, EdgeType, Property
+from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.catalog.types import Scalar
+from omnigraph.engine.ingest.members import Members, marked, parse_records, parse_rows
 from omnigraph.engine.ingest.strict import LINE_BYTES_MAX, Record, RecordFault, read_record
 from omnigraph.engine.rules import wording
 from omnigraph.engine.values.columns import finish_json, json_type
@@ -33,10 +32,8 @@ from omnigraph.errors import ConstraintError, InputError
 from omnigraph.ids import TableKey
 
 CHUNK_BYTES = 16 * 1024 * 1024
-_BLOCK_BYTES = 4 * 1024 * 1024
 _HEAD = r'\A[ \t\r]*\{[ \t\r]*"(?P<word>type|edge)"[ \t\r]*:[ \t\r]*"(?P<name>[A-Za-z0-9_]+)"'
-_NULL_DATA = r'"data"[ \t\r]*:[ \t\r]*null'
-_NULL_ID = r'"id"[ \t\r]*:[ \t\r]*null'
+_BLANK = r"\A[ \t\n\r\v\f]*\z"
 _HALVES = re.compile("[\ud800-\udfff]")
 _ROW_GROUP = npt.NDArray[np.int64]
 
@@ -76,17 +73,21 @@ def read_lines(
         data += b"\n"
     lines = _split(data)
     result = ReadLines(lines=len(lines))
-    groups, rest, blank = _grouped(lines, catalog)
+    groups, rest, blank = _grouped(lines, catalog, of)
     numbers = np.arange(first_line, first_line + len(lines), dtype=np.int64)
     records = np.cumsum(~blank, dtype=np.int64) + (first_record - 1)
     result.records = int(len(lines) - blank.sum())
+    plain = parse_rows(lines, rest, of) if of is not None and len(rest) else None
+    if of is not None and plain is not None:
+        _finish(result, of, plain, records[rest], numbers[rest])
+        rest = rest[:0]
     slow = [rest]
     for entity, rows in groups:
-        parsed = _parse_group(lines, rows, entity)
-        if parsed is None:
+        members = parse_records(lines, rows, entity)
+        if members is None:
             slow.append(rows)
         else:
-            _collect(result, entity, parsed, records[rows], numbers[rows])
+            _finish(result, entity, members, records[rows], numbers[rows])
     remaining = np.sort(np.concatenate(slow))
     if len(remaining):
         _read_exactly(result, lines, remaining, records, numbers, catalog, of)
@@ -217,9 +218,9 @@ def _split(data: bytes) -> pa.Array:
 
 
 def _grouped(
-    lines: pa.Array, catalog: Catalog
+    lines: pa.Array, catalog: Catalog, of: Entity | None
 ) -> tuple[list[tuple[Entity, _ROW_GROUP]], _ROW_GROUP, npt.NDArray[np.bool_]]:
-    """Rows by the type their first member names; the rows that need the exact reader; which lines are blank."""
+    """Rows by the type their first member names; the rows where it names none, in order; which lines are blank."""
     blank = np.zeros(len(lines), dtype=np.bool_)
     everything = np.arange(len(lines), dtype=np.int64)
     try:
@@ -233,146 +234,39 @@ def _grouped(
     named = pc.binary_join_element_wise(pc.struct_field(heads, "word"), pc.struct_field(heads, "name"), colon)
     encoded = pc.if_else(pc.is_valid(heads), named, pa.scalar(None, named.type)).dictionary_encode()
     codes = np.asarray(pc.fill_null(encoded.indices, -1), dtype=np.int64)
-    rest = [everything[codes < 0]]
-    for row in rest[0]:
-        blank[row] = not lines[int(row)].as_py().strip()
-    rest[0] = rest[0][~blank[rest[0]]]
+    headless = everything[codes < 0]
+    blank[headless] = np.asarray(pc.match_substring_regex(texts.take(pa.array(headless)), _BLANK))
+    rest = [headless[~blank[headless]]]
     groups: list[tuple[Entity, _ROW_GROUP]] = []
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         word, _, type_name = name.partition(":")
         rows = everything[codes == code]
         entity: Entity | None
         entity = catalog.nodes.get(type_name) if word == "type" else catalog.edges_by_lower_name.get(type_name.lower())
-        if entity is None:
-            rest.append(rows)
+        if entity is None or (of is not None and word in of.properties):
+            rest.append(rows)  # In plain rows it may be the value of a property.
         else:
             groups.append((entity, rows))
-    return groups, np.concatenate(rest), blank
+    return groups, np.sort(np.concatenate(rest)), blank
 
 
-def _parse_group(lines: pa.Array, rows: _ROW_GROUP, entity: Entity) -> pa.Table | None:
-    """The parsed members of the lines of one type, or None when only the exact reader can tell what they hold."""
-    chosen = lines if len(rows) == len(lines) else lines.take(pa.array(rows))
-    schema = _group_schema(entity, chosen[0].as_py())
-    body = _joined(chosen)
-    try:
-        table = pj.read_json(
-            pa.BufferReader(body),
-            read_options=pj.ReadOptions(block_size=max(_BLOCK_BYTES, min(len(body) + 1, LINE_BYTES_MAX * 2))),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return None
-    if table.num_rows != len(rows) or set(table.column_names) != set(schema.names):
-        return None
-    data = wide.one_array(table["data"])
-    # A member that is null and one that is missing look alike to Arrow, but here only the latter may be.
-    if data.null_count and _mentions(chosen, body, _NULL_DATA):
-        return None
-    if pc.struct_field(data, "id").null_count and _mentions(chosen, body, _NULL_ID):
-        return None
-    return _with_defaults(table, data, chosen, entity)
-
-
-def _with_defaults(table: pa.Table, data: pa.Array, lines: pa.Array, entity: Entity) -> pa.Table | None:
-    """The parsed members, marked where a property was left out of which it matters, for it has a default or keeps its
-    value; None when only the exact reader knows.
-
-    Left out and null are one to Arrow. A member whose name is spelt with escapes is not found by its text, so lines
-    that have both a null and an escape are read one by one.
-    """
-    marked = _marked(entity)
-    has_null = pc.match_substring(lines, "null") if marked else None
-    spelt = pc.and_(has_null, pc.match_substring(lines, "\\u")) if marked else None
-    for prop in marked:
-        missing = pc.is_null(pc.struct_field(data, prop.name))
-        if pc.any(pc.and_(missing, has_null)).as_py():
-            if pc.any(pc.and_(missing, spelt)).as_py():
-                return None
-            named = rf'"{prop.name}"[ \t\r]*:[ \t\r]*null'
-            missing = pc.and_(missing, pc.invert(pc.match_substring_regex(lines, named)))
-        table = table.append_column(_left_out(prop.name), missing)
-    return table
-
-
-def _marked(entity: Entity) -> list[Property]:
-    """The properties of which it matters whether a record leaves them out."""
-    return [prop for prop in entity.properties.values() if entity.partial or prop.default is not None]
-
-
-def _left_out(name: str) -> str:
-    """The column that marks the records without a property; no member of a record is called so."""
-    return f"@left_out {name}"
-
-
-def _mentions(lines: pa.Array, body: pa.Buffer, pattern: str) -> bool:
-    return b"null" in body.to_pybytes() and bool(pc.any(pc.match_substring_regex(lines, pattern)).as_py())
-
-
-def _joined(lines: pa.Array) -> pa.Buffer:
-    """The bytes of the lines one after the other, without copying them again."""
-    offsets = np.frombuffer(lines.buffers()[1], dtype=np.int64)[lines.offset : lines.offset + len(lines) + 1]
-    return lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-
-
-def _group_schema(entity: Entity, sample: bytes) -> pa.Schema:
-    """What Arrow may meet in the lines of a type; the first line tells whether dates are written as numbers."""
-    try:
-        first = json.loads(sample).get("data", {})
-    except (ValueError, AttributeError, RecursionError):
-        first = {}
-    members = [pa.field("id", pa.string())]
-    for prop in entity.properties.values():
-        as_numbers = False
-        if prop.type.scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(first, dict):
-            value = first.get(prop.name)
-            value = value[0] if isinstance(value, list) and value else value
-            as_numbers = isinstance(value, int)
-        members.append(pa.field(prop.name, json_type(prop.type, dates_as_numbers=as_numbers)))
-    data = pa.field("data", pa.struct(members))
-    if isinstance(entity, EdgeType):
-        return pa.schema([pa.field(name, pa.string()) for name in ("edge", "from", "to")] + [data])
-    return pa.schema([pa.field("type", pa.string()), data])
-
-
-def _collect(result: ReadLines, entity: Entity, parsed: pa.Table, records: _ROW_GROUP, numbers: _ROW_GROUP) -> None:
-    data = wide.one_array(parsed["data"])
-    columns = {name: pc.struct_field(data, name) for name in entity.properties}
-    absent = {prop.name: wide.one_array(parsed[_left_out(prop.name)]) for prop in _marked(entity)}
-    ends = None
-    if isinstance(entity, EdgeType):
-        ends = (wide.one_array(parsed["from"]), wide.one_array(parsed["to"]))
-    _finish(result, entity, columns, pc.struct_field(data, "id"), ends, records, numbers, absent)
-
-
-def _finish(
-    result: ReadLines,
-    entity: Entity,
-    raw: Mapping[str, pa.Array],
-    ids: pa.Array,
-    ends: tuple[pa.Array, pa.Array] | None,
-    records: _ROW_GROUP,
-    numbers: _ROW_GROUP,
-    absent: Mapping[str, pa.Array],
-) -> None:
-    """Convert columns of JSON kind and add the rows of one type, and their problems, to the result.
-
-    `absent` marks, for each property of which it matters, the records that leave it out.
-    """
+def _finish(result: ReadLines, entity: Entity, members: Members, records: _ROW_GROUP, numbers: _ROW_GROUP) -> None:
+    """Convert columns of JSON kind and add the rows of one type, and their problems, to the result."""
 
     def report(row: int, message: str) -> None:
         result.problems.append(RecordProblem(int(records[row]), int(numbers[row]), message))
 
     columns: dict[str, pa.Array] = {}
     faulty: set[tuple[int, str]] = set()
-    for name, column in raw.items():
+    for name, column in members.columns.items():
         columns[name], found = finish_json(column, entity.properties[name].type)
         for problem in found:
             report(problem.row, f"{entity.name}.{name}: {problem.message}")
             faulty.add((problem.row, f"{entity.name}.{name} is required"))
-    for name, mask in absent.items():
+    for name, mask in members.absent.items():
         value = default_scalar(entity.properties[name], this_moment())
         columns[name] = columns[name] if value is None else pc.if_else(mask, value, columns[name])
+    ids, ends = members.ids, members.ends
     if ends is not None and not entity.partial:
         missing_source, missing_target = (np.asarray(pc.is_null(end)) for end in ends)
         for row in np.flatnonzero(missing_source | missing_target).tolist():
@@ -383,7 +277,7 @@ def _finish(
             report(problem.row, problem.message)
     table = table.append_column(RECORD, pa.array(records)).append_column(LINE, pa.array(numbers))
     if entity.partial:
-        table = with_given(entity, table, {name: pc.invert(mask) for name, mask in absent.items()})
+        table = with_given(entity, table, {name: pc.invert(mask) for name, mask in members.absent.items()})
     result.tables.setdefault(entity.table_key, []).append(table)
     if entity.key or ids.null_count < len(ids):
         result.with_ids.add(entity.table_key)
@@ -416,12 +310,10 @@ def _read_exactly(
             name: pa.array([record.data.get(name) for _, record in found], json_type(prop.type))
             for name, prop in entity.properties.items()
         }
-        absent = {
-            prop.name: pa.array([prop.name not in record.data for _, record in found]) for prop in _marked(entity)
-        }
+        absent = {prop.name: pa.array([prop.name not in record.data for _, record in found]) for prop in marked(entity)}
         ends = None
         if isinstance(entity, EdgeType):
             sources, targets = [record.source for _, record in found], [record.target for _, record in found]
             ends = (pa.array(sources, pa.string()), pa.array(targets, pa.string()))
         ids = pa.array([record.id for _, record in found], pa.string())
-        _finish(result, entity, columns, ids, ends, records[at], numbers[at], absent)
+        _finish(result, entity, Members(columns, ids, ends, absent), records[at], numbers[at])

@@ -149,8 +149,40 @@ def test_both_readers_find_the_same_rows(catalog, monkeypatch):
         }
 
     fast = content(read_lines(data, catalog))
-    monkeypatch.setattr(records, "_parse_group", lambda *_: None)
+    monkeypatch.setattr(records, "parse_records", lambda *_: None)
     assert content(read_lines(data, catalog)) == fast
+
+
+PLAIN = {
+    "node:Vessel": '{"code":"AB-%d","name":"x","kind":"tug","length_m":null}',
+    "edge:Tows": '{"from":"AB-%d","to":"AB-2"}',
+}
+
+
+@pytest.mark.parametrize("key", list(PLAIN))
+def test_plain_rows_of_a_type_are_parsed_all_at_once(catalog, monkeypatch, key):
+    data = "\n".join([*(PLAIN[key] % n for n in range(1, 5)), "", " "]).encode()
+
+    def content():
+        found = read_lines(data, catalog, of=catalog.tables[key])
+        assert (found.problems, found.records, found.lines) == ([], 4, 6)
+        return pa.concat_tables(found.tables[key]).drop_columns(["id"]).to_pylist()
+
+    exact = records._read_exactly
+    monkeypatch.setattr(records, "_read_exactly", lambda *_: pytest.fail("read line by line"))
+    fast = content()
+    monkeypatch.setattr(records, "_read_exactly", exact)
+    monkeypatch.setattr(records, "parse_rows", lambda *_: None)
+    assert content() == fast
+
+
+def test_ends_that_are_numbers_are_parsed_all_at_once(catalog, monkeypatch):
+    monkeypatch.setattr(records, "_read_exactly", lambda *_: pytest.fail("read line by line"))
+    lines = '{"edge":"Tows","from":1,"to":"a"}\n{"edge":"Tows","from":-20,"to":"b"}'
+    plain = '{"src":1,"to":"a"}\n{"src":-20,"to":"b"}'
+    for text, of in ((lines, None), (plain, catalog.tables["edge:Tows"])):
+        [table] = read_lines(text.encode(), catalog, of=of).tables["edge:Tows"]
+        assert table.column("src").to_pylist() == ["1", "-20"]
 
 
 def test_a_stream_is_cut_between_lines_only():
