@@ -11,5 +11,9 @@ EXHAUSTIVE = pytest.mark.exhaustive
 
 
 def always_first(count: int, cases: Iterable[Any]) -> list[Any]:
-    """Parameters of which the suite always has the first ones; the others, as good as these, CI runs in addition."""
-    return [pytest.param(case, marks=() if number < count else EXHAUSTIVE) for number, case in enumerate(cases)]
+    """Parameters of which the suite always has the first ones; the others, as good as these, CI runs in addition.
+
+    A tuple is the values of several parameters.
+    """
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case, marks=() if number < count else EXHAUSTIVE) for number, case in enumerate(values)]

@@ -42,19 +42,19 @@ def cases_of(
 ) -> list[Any]:
     """Parameters: each write with each fault, and whether every operation is visited.
 
-    What a death or a lost answer leaves is asked of each write. Writes of one kind share how they take the other
-    faults: these meet the writes that are `whole` at every operation, the `chosen` ones at those that change something
-    and the next of each, and the others, like the remaining operations of the chosen ones, in the exhaustive run only.
+    Writes of one kind share how they take faults. `make test` has all of them for the writes that are `whole`, and what
+    a death and a lost answer leave for the `chosen` ones; the exhaustive run has the rest, where the chosen ones meet
+    failures and interrupts at every operation, too, and the others at those that change something and the next of each.
     """
     found = []
     for name in writes:
         for fault in (fault for fault in Fault if not fault.kills):
-            always = name in whole or name in chosen or fault is Fault.RAISE_AFTER
+            always = name in whole or (name in chosen and fault is Fault.RAISE_AFTER)
+            every = name in whole or (name in chosen and fault in (Fault.RAISE_BEFORE, Fault.INTERRUPT_BEFORE))
             mark = () if fault in quick else pytest.mark.long if always else EXHAUSTIVE
-            found.append(pytest.param(name, fault, name in whole, marks=mark, id=f"{name}-{fault}"))
-            if name in chosen and fault in (Fault.RAISE_BEFORE, Fault.INTERRUPT_BEFORE):
-                found.append(pytest.param(name, fault, True, marks=EXHAUSTIVE, id=f"{name} everywhere-{fault}"))
-        found.append(pytest.param(name, None, True, marks=pytest.mark.long, id=f"{name}-death"))
+            found.append(pytest.param(name, fault, every, marks=mark, id=f"{name}-{fault}"))
+        mark = pytest.mark.long if name in whole or name in chosen else EXHAUSTIVE
+        found.append(pytest.param(name, None, True, marks=mark, id=f"{name}-death"))
     return found
 
 

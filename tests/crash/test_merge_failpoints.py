@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.amounts import always_first
 from tests.crash.writes import MERGES, Merge
 
 from omnigraph import failpoints
@@ -19,6 +20,7 @@ BEFORE = (
     failpoints.MERGE_PRE_CONFIRM,
     failpoints.SIDECAR_CONFIRM,
 )
+PARTED = "merge a branch that has parted from main"
 NO_EFFECT = "merge a branch that has come back to where it was"
 """One publish, which has none of the windows."""
 TWO_COMMITS = "merge by two commits to a table"
@@ -26,7 +28,7 @@ AFTER = (failpoints.MUTATION_POST_FINALIZE, failpoints.PUBLISH_AFTER_COMMIT)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in MERGES if name != NO_EFFECT])
+@pytest.mark.parametrize("name", always_first(1, sorted(MERGES.keys() - {NO_EFFECT}, key=lambda name: name != PARTED)))
 @pytest.mark.parametrize("window", [*BEFORE, *AFTER])
 def test_a_merge_that_dies_is_whole_or_absent(name: str, window: str, to_merge: dict[str, Path], scratch: Path) -> None:
     write = MERGES[name]

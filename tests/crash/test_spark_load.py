@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.amounts import always_first
 from tests.crash.driver import Jvm, SparkLoad
 from tests.crash.everywhere import Record, crash_everywhere, faults_and_death
 from tests.crash.test_reclaiming import clean, data_files
@@ -37,7 +38,7 @@ def source_of(scratch: Path, mode: str) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("mode", DATA)
+@pytest.mark.parametrize("mode", always_first(1, ["merge", "append", "update", "overwrite"]))
 def test_a_load_on_spark_survives(
     mode: str, fault: Fault | None, spark: Any, seeded: Path, scratch: Path, record_property: Record
 ) -> None:

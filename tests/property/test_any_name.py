@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.exported_files import exported_files
 from tests.property import names
 
@@ -25,7 +26,7 @@ SHUFFLED = [*FIRST, *(name for name in NODE_NAMES if name not in FIRST)]
 """Those most likely to collide come first."""
 CHUNKS = [
     0,
-    *(pytest.param(number, marks=pytest.mark.long) for number in range(1, -(-len(NODE_NAMES) // CHUNK))),
+    *(pytest.param(number, marks=EXHAUSTIVE) for number in range(1, -(-len(NODE_NAMES) // CHUNK))),
 ]
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import psutil
 import pyarrow.compute as pc
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.spark.cluster_driver import FAILING, HANGING
 from tests.spark.standalone import Cluster, end_tree, standalone_cluster
 
 from omnigraph import connect, create
 from omnigraph.graph import Graph
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("cluster")]
+pytestmark = [EXHAUSTIVE, pytest.mark.xdist_group("cluster")]
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
 ROWS = 120_000

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 from tests.conftest import SPARK_SETTINGS
 from tests.spark.standalone import end_tree, free_port, spark_environment, spark_program
 
@@ -58,7 +59,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         process.wait(30)
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 def test_everything_works_through_spark_connect(server: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SPARK_REMOTE": server, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     done = subprocess.run(

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from benchmarks.load import DIMENSIONS
+from tests.amounts import EXHAUSTIVE
 
-pytestmark = pytest.mark.long
+pytestmark = EXHAUSTIVE
 
 DRIVER = Path(__file__).with_name("vectors_driver.py")
 SMALL, LARGE = 12_000, 60_000

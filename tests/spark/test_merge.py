@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.amounts import EXHAUSTIVE
 
 from omnigraph import create
 from omnigraph.engine.operations.merge import MergePlan
@@ -136,7 +137,7 @@ def test_random_merges_give_the_same_graph_and_the_same_report(tmp_path: Path) -
     assert {"merged", "refused", "adopted", "rewritten"} <= seen.keys(), seen
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.usefixtures("spark")
 def test_many_random_merges_give_the_same_graph_and_the_same_report(tmp_path: Path, thorough: bool) -> None:
     seen: dict[str, int] = {}
