@@ -33,13 +33,13 @@ help: ## Show the targets
 quickstart: $(USE) ## Create a graph, load it through Spark, query it, change it, read its past
 	@$(BIN)/python -m omnigraph.examples.quickstart
 
-test: $(DEV) ## Run the tests, all but what is left of loops of which they take a choice
+test: $(DEV) ## Run the tests: a share of every loop over faults and seeds, and no clusters
 	$(RUN) -m "not exhaustive"
 
 test-fast: $(DEV) ## Run the tests that take no more than a moment and start no Spark
 	$(RUN) -m "not long and not spark and not exhaustive"
 
-test-exhaustive: $(DEV) ## Run what `make test` leaves out, as CI does: every fault of every write, more programs
+test-exhaustive: $(DEV) ## Run what `make test` leaves out, as CI does: every fault of every write, more programs, clusters
 	$(RUN) -m exhaustive
 
 test-pyg: $(PYG)/.installed ## Run the tests of PyTorch Geometric in .venv-pyg, which takes 5 GB of disk

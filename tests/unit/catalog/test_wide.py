@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.amounts import EXHAUSTIVE
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import BLOB_STORAGE
@@ -117,7 +118,7 @@ def test_cuts_hold_every_row_once_within_their_bounds(texts, rows, size):
     assert all(len(cut) <= rows and (len(cut) == 1 or wide.extent(cut) <= size) for cut in cuts)
 
 
-@pytest.mark.long
+@EXHAUSTIVE
 @pytest.mark.parametrize("bound", [2**31 - 1], indirect=True)
 def test_columns_beyond_two_gibibytes_are_joined_taken_and_cut(bound):
     """Real sizes, from one buffer that nothing is written to."""
