@@ -273,7 +273,7 @@ def float_sums(numbers: Floats, member: Ints, weights: Ints | None, count: int) 
         return np.where(touched, special, rest)
     factor = np.ones(len(numbers)) if weights is None else weights.astype(np.float64)
     carry = int(np.ceil(np.log2(max(float(factor.sum()), 2.0))))
-    huge = np.frexp(numbers)[1] > _EXPONENT_MAX - 1 - carry
+    huge = np.frexp(numbers)[1] > sys.float_info.max_exp - 1 - carry
     if huge.any():
         return _sums_beside_huge(numbers, member, weights, count, huge)
     bits = 52 - carry
@@ -290,9 +290,6 @@ def float_sums(numbers: Floats, member: Ints, weights: Ints | None, count: int) 
         levels.append(np.ldexp(sums, np.maximum(np.frexp(top)[1] - bits, -1074)))
         remaining = remaining - np.ldexp(piece, exponent)
     return _add_levels(levels, count)
-
-
-_EXPONENT_MAX = sys.float_info.max_exp
 
 
 def _sums_beside_huge(
