@@ -167,15 +167,18 @@ def _shown(number: int) -> str:
 
 
 def moment(name: str, value: Any) -> None:
-    """What a read of the past is given: a commit id, a tag, a time, a snapshot id or a version."""
+    """What a read of the past is given: a commit or its id, a tag, a time, a snapshot id or a version."""
     if isinstance(value, datetime):
         return
+    named = getattr(value, "graph_commit_id", None)
+    if named is not None:
+        value = named
     if type(value) is str:
         text(name, value)
         if value.isdecimal() and (len(value) > 19 or int(value) > VERSION_MAX):
             raise InputError(f"{name} must be at most {VERSION_MAX}")
     elif type(value) is bool or not isinstance(value, str | int):
-        raise _refuse(name, "a commit id, a tag, a time, a snapshot id or a version", value)
+        raise _refuse(name, "a commit or its id, a tag, a datetime, a snapshot id or a version", value)
     elif isinstance(value, int):
         whole_number(1)(name, value)
 

@@ -300,9 +300,9 @@ class Graph(Libraries):
     ) -> QueryResult:
         """Run a read query on one snapshot. `source` is its text, or the path of a `.gq` file.
 
-        `at` reads an earlier state: a commit id, which may be shortened as long as it is unambiguous, a tag, a time (a
-        `datetime`, or ISO 8601; without an offset it is UTC), a snapshot id or a version. `options` limits rows, bytes
-        and time.
+        `at` reads an earlier state: a commit of the history, or its id, which may be shortened as long as it is
+        unambiguous, a tag, a time (a `datetime`, or ISO 8601; without an offset it is UTC), a snapshot id or a version.
+        `options` limits rows, bytes and time.
 
         Raises:
             ParseError, TypeCheckError, ParameterError: the query or its parameters are wrong.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from datetime import datetime
 from random import SystemRandom
-from typing import NewType, TypeAlias
+from typing import NewType, Protocol, TypeAlias
 
 from ulid import ULID
 
@@ -22,8 +22,24 @@ CommitId = NewType("CommitId", str)
 OperationId = NewType("OperationId", str)
 TableKey = NewType("TableKey", str)
 
-Moment: TypeAlias = str | int | datetime
-"""A moment of the past as people name it: a commit id, a tag, a time, a snapshot id or a version."""
+
+class NamesCommit(Protocol):
+    """What stands for a commit: one of the history, or a tag."""
+
+    @property
+    def graph_commit_id(self) -> CommitId:
+        """The commit."""
+        ...
+
+
+Moment: TypeAlias = str | int | datetime | NamesCommit
+"""A moment of the past as people name it: a commit or its id, a tag, a time, a snapshot id or a version."""
+
+
+def spelled(at: Moment) -> str | int | datetime:
+    """A moment without objects that stand for a commit, which become its id."""
+    return at if isinstance(at, str | int | datetime) else at.graph_commit_id
+
 
 MAIN = BranchName("main")
 SCHEMA_LOCK_BRANCH = BranchName("__schema_apply_lock__")

@@ -357,7 +357,8 @@ class SchemaVerbs:
     def plan(self, desired: str | os.PathLike[str], *, allow_data_loss: bool = False) -> MigrationPlan:
         """The steps from the accepted schema to another one, and whether all of them are supported; writes nothing.
 
-        The plan also says how many rows a drop concerns, and which rows break a new rule.
+        The plan also says how many rows a drop concerns, which rows break a new rule, and in `other_branches` which
+        branches have to be deleted before it can be applied.
         """
         return plan_schema(self._graph.context, read_schema(desired), allow_data_loss=allow_data_loss)
 

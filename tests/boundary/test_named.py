@@ -41,6 +41,23 @@ def test_the_past_is_named_by_a_commit_a_version_or_a_moment(graph: omnigraph.Gr
         graph.snapshot(at=999)
 
 
+def test_the_past_is_named_by_what_the_history_lists(graph: omnigraph.Graph) -> None:
+    before = graph.history.list()[0]
+    tag = graph.tags.create("then", at=before)
+    graph.mutate('query q() { insert Person { name: "eve" } }')
+    after = graph.history.list()[0]
+    assert (tag.graph_commit_id, graph.snapshot(at=after).head) == (before.graph_commit_id, after.graph_commit_id)
+    for at in (before, tag):
+        assert graph.snapshot(at=at).head == before.graph_commit_id
+        assert len(graph.query(READ, {"n": "eve"}, at=at)) == 0
+        assert graph.diff(at, after).inserted == 1
+    graph.branches.create("old", at=before)
+    assert graph.snapshot("old").head == before.graph_commit_id
+    for branch in ("old", "main"):
+        with pytest.raises(CommitNotFoundError, match=f"no tag '{branch}', but a branch: pass it as the branch"):
+            graph.query(READ, {"n": "eve"}, at=branch)
+
+
 def test_a_path_with_a_nul_is_refused_by_every_door(graph: omnigraph.Graph, root: Path) -> None:
     attempts = [
         lambda: omnigraph.connect(f"{root}\0"),

@@ -86,7 +86,8 @@ def test_a_large_merge_says_how_far_it_is(graph: Graph) -> None:
 def test_a_file_of_resolutions_settles_conflicts(graph: Graph, tmp_path: Path) -> None:
     disagree(graph)
     listed = tmp_path / "conflicts.jsonl"
-    assert call("branch", "conflicts", "review", "--store", graph.uri, "--out", listed).code == 0
+    written = call("branch", "conflicts", "review", "--store", graph.uri, "--out", listed, "--json")
+    assert json.loads(written.out) == {"conflicts_written": 1, "out": str(listed)}
     (conflict,) = map(json.loads, listed.read_text().splitlines())
     listed.write_text(json.dumps({**conflict, "take": {"set": {"age": 40, "city": "London"}}}))
     done = call("branch", "merge", "review", "--store", graph.uri, "--resolve", listed, "--json")

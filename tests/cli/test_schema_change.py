@@ -47,6 +47,17 @@ def test_the_json_has_the_fields_of_the_wire(root: Path, tmp_path: Path) -> None
     assert body["steps"][1]["mode"] == "hard"
 
 
+def test_a_plan_names_the_branches_that_keep_it_from_being_applied(root: Path, tmp_path: Path) -> None:
+    words = ("schema", "plan", "--schema", tmp_path / "next.pg", root)
+    assert json.loads(call(*words, "--json").out)["other_branches"] == []
+    with omnigraph.connect(root) as graph:
+        graph.branches.create("review")
+        graph.branches.create("draft")
+    told = call(*words).out.splitlines()
+    assert told[1:3] == ["supported: yes", "cannot be applied while there are other branches: draft, review"]
+    assert json.loads(call(*words, "--json").out)["other_branches"] == ["draft", "review"]
+
+
 def test_what_is_not_supported_is_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.pg").write_text(SCHEMA.replace("fax: String?", "fax: String?\n age: I32"))
     refused = call("schema", "apply", "--schema", tmp_path / "bad.pg", root)

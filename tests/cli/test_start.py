@@ -37,6 +37,15 @@ def loaded_by(words: list[str], unwanted: tuple[str, ...]) -> str:
     return done.stdout.splitlines()[-1]
 
 
+def test_the_package_runs_as_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "omnigraph", "branch", "--nope"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "--nope" in done.stderr
+    assert spawn("branch", "--nope").err == done.stderr
+
+
 @pytest.mark.parametrize("words", [["--help"], ["version"], ["--version"], ["load", "--help"]], ids=" ".join)
 def test_help_and_version_load_nothing_heavy(words: list[str]) -> None:
     assert loaded_by(words, HEAVY) == "[]"

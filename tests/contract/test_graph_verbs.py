@@ -142,6 +142,7 @@ def test_mutations_loads_and_history_are_the_same(pair: Pair) -> None:
     ]
     pair.same(lambda graph: known(snapshot_output(graph.snapshot())))
     pair.same(lambda graph: graph.query(PEOPLE, at=graph.history.list()[-1].graph_commit_id))
+    pair.same(lambda graph: graph.query(PEOPLE, at=graph.history.list()[-1]))
     pair.same(lambda graph: graph.query(PEOPLE, at=graph.snapshot().version))
     for graph in (pair.direct, pair.served):
         head = graph.snapshot().head

@@ -287,6 +287,8 @@ class MigrationPlan:
     """The steps between two schemas; no steps means they say the same."""
 
     steps: tuple[Step, ...]
+    other_branches: tuple[str, ...] = ()
+    """The branches that have to be deleted before the plan can be applied, whatever its steps."""
 
     @property
     def is_supported(self) -> bool:
@@ -299,11 +301,12 @@ class MigrationPlan:
         return not self.steps
 
     def to_json(self) -> dict[str, Any]:
-        """`supported`, `step_count` and `steps`."""
+        """`supported`, which is about the steps alone, `step_count`, `steps` and `other_branches`."""
         return {
             "supported": self.is_supported,
             "step_count": len(self.steps),
             "steps": [step.to_json() for step in self.steps],
+            "other_branches": list(self.other_branches),
         }
 
     def require_supported(self) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from omnigraph.client.transport import Call, Transport
 from omnigraph.errors import ExecutionError, InputError
-from omnigraph.ids import parse_branch
+from omnigraph.ids import Moment, parse_branch, spelled
 
 
 def only_direct(what: str) -> NoReturn:
@@ -90,17 +90,24 @@ class Connection:
         self._transport.close()
 
 
-def state_of(branch: str, at: str | int | datetime | None) -> dict[str, Any]:
+def state_of(branch: str, at: Moment | None) -> dict[str, Any]:
     """Which state a read sees, as requests name it; a bare version is one of its branch."""
     moment = moment_of(branch, at)
     return {"branch": parse_branch(branch)} if moment is None else {"snapshot": moment}
 
 
-def moment_of(branch: str, at: str | int | datetime | None) -> str | None:
+def moment_of(branch: str, at: Moment | None) -> str | None:
     """A moment of a branch, as requests spell it."""
     name = parse_branch(branch)
     if at is None:
         return None
+    at = spelled(at)
     if isinstance(at, datetime):
         return at.isoformat()
     return f"manifest:{name}:v{at}" if isinstance(at, int) or at.isdecimal() else at
+
+
+def state_name(state: Moment) -> str:
+    """A branch or a moment of the past of main, as requests spell it."""
+    named = spelled(state)
+    return named.isoformat() if isinstance(named, datetime) else str(named)

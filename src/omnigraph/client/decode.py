@@ -171,6 +171,7 @@ class RemotePlan:
     """The steps between two schemas."""
 
     steps: tuple[RemoteStep, ...]
+    other_branches: tuple[str, ...] = ()
 
     @property
     def is_supported(self) -> bool:
@@ -183,9 +184,14 @@ class RemotePlan:
         return not self.steps
 
     def to_json(self) -> dict[str, Any]:
-        """`supported`, `step_count` and `steps`."""
+        """`supported`, `step_count`, `steps` and `other_branches`."""
         steps = [step.to_json() for step in self.steps]
-        return {"supported": self.is_supported, "step_count": len(steps), "steps": steps}
+        return {
+            "supported": self.is_supported,
+            "step_count": len(steps),
+            "steps": steps,
+            "other_branches": list(self.other_branches),
+        }
 
     def require_supported(self) -> None:
         """Refuse a plan that cannot be applied.
@@ -201,7 +207,9 @@ class RemotePlan:
 
 def schema_plan(body: Mapping[str, Any]) -> RemotePlan:
     """A `SchemaPlanOutput`."""
-    return RemotePlan(tuple(RemoteStep(step) for step in body["steps"]))
+    steps = tuple(RemoteStep(step) for step in body["steps"])
+    # A server of an earlier release does not tell of branches.
+    return RemotePlan(steps, tuple(body.get("other_branches", ())))
 
 
 def schema_applied(body: Mapping[str, Any]) -> SchemaApplyResult:

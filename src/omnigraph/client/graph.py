@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import Any, NoReturn
@@ -18,7 +17,7 @@ from omnigraph.catalog.resolve import compile_schema
 from omnigraph.choices import Durability, Engine, ExportFormat, LoadMode, MergeStrategy, ToldValues
 from omnigraph.client import decode
 from omnigraph.client.changes import RemoteChanges
-from omnigraph.client.connection import Connection, only_direct, state_of
+from omnigraph.client.connection import Connection, only_direct, state_name, state_of
 from omnigraph.client.libraries import RemoteLibraries
 from omnigraph.client.lines import whole_lines
 from omnigraph.client.sendable import sendable
@@ -53,7 +52,7 @@ from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.texts import read_query
 from omnigraph.engine.read import ReadOptions
 from omnigraph.errors import ExecutionError, GraphError, InputError, UnavailableError
-from omnigraph.ids import MAIN, check_message, parse_branch
+from omnigraph.ids import MAIN, Moment, check_message, parse_branch
 from omnigraph.plan.explain import Explanation
 from omnigraph.results import QueryResult
 
@@ -153,7 +152,7 @@ class RemoteGraph(RemoteLibraries):
         return compile_schema(self.schema.source)
 
     @verb()
-    def snapshot(self, branch: str = MAIN, at: str | int | datetime | None = None) -> decode.RemoteSnapshot:
+    def snapshot(self, branch: str = MAIN, at: Moment | None = None) -> decode.RemoteSnapshot:
         """The state of a branch now, or as it was at a commit id, a snapshot id or a manifest version."""
         return decode.snapshot(self._at.get("/snapshot", **state_of(branch, at)))
 
@@ -218,7 +217,7 @@ class RemoteGraph(RemoteLibraries):
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         *,
         options: ReadOptions | None = None,
     ) -> QueryResult:
@@ -245,7 +244,7 @@ class RemoteGraph(RemoteLibraries):
         params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         mutation: bool = False,
         if_commit: str | None = None,
     ) -> QueryResult | MutationResult:
@@ -269,7 +268,7 @@ class RemoteGraph(RemoteLibraries):
         params: Mapping[str, Any] | None = None,
         name: str | None = None,
         branch: str = MAIN,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         *,
         analyze: bool = False,
     ) -> Explanation:
@@ -285,7 +284,7 @@ class RemoteGraph(RemoteLibraries):
         self,
         path: str | os.PathLike[str] | None = None,
         branch: str = MAIN,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         *,
         types: Sequence[str] = (),
         tables: Sequence[str] = (),
@@ -306,9 +305,7 @@ class RemoteGraph(RemoteLibraries):
             return leaving(lines)
         return write_lines(path, lines)
 
-    def _lines(
-        self, branch: str, at: str | int | datetime | None, types: Sequence[str], tables: Sequence[str]
-    ) -> Iterator[str]:
+    def _lines(self, branch: str, at: Moment | None, types: Sequence[str], tables: Sequence[str]) -> Iterator[str]:
         import httpx
 
         body = {**state_of(branch, at), "type_names": list(types), "table_keys": list(tables)}
@@ -328,7 +325,7 @@ class RemoteGraph(RemoteLibraries):
         return lines()
 
     @verb()
-    def spark(self, session: Any = None, *, branch: str = MAIN, at: str | int | datetime | None = None) -> Any:
+    def spark(self, session: Any = None, *, branch: str = MAIN, at: Moment | None = None) -> Any:
         """Spark reads where the graph is stored; refused."""
         only_direct("reading with Spark")
 
@@ -339,7 +336,7 @@ class RemoteGraph(RemoteLibraries):
         id: str,
         property: str,
         branch: str = MAIN,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         *,
         entity: str | None = None,
         offset: int = 0,
@@ -368,7 +365,7 @@ class RemoteGraph(RemoteLibraries):
         id: str,
         property: str,
         branch: str = MAIN,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         *,
         entity: str | None = None,
     ) -> BlobInfo:
@@ -392,7 +389,7 @@ class RemoteGraph(RemoteLibraries):
         id: str,
         property: str,
         branch: str,
-        at: str | int | datetime | None,
+        at: Moment | None,
         entity: str | None,
         headers: Mapping[str, str],
     ) -> Call:
@@ -482,8 +479,8 @@ class RemoteGraph(RemoteLibraries):
     @verb()
     def diff(
         self,
-        older: str | int,
-        newer: str | int,
+        older: Moment,
+        newer: Moment,
         *,
         types: Sequence[str] = (),
         kinds: Sequence[str] = (),
@@ -492,7 +489,7 @@ class RemoteGraph(RemoteLibraries):
     ) -> decode.RemoteDiff:
         """What it takes to get from one state to another; the arguments are those of `Graph.diff`."""
         wanted = {"kind": list(kinds), "type": list(types), "op": list(ops), "values": values}
-        return decode.diff(self._at.get("/diff", **{"from": str(older), "to": str(newer)}, **wanted))
+        return decode.diff(self._at.get("/diff", **{"from": state_name(older), "to": state_name(newer)}, **wanted))
 
     def close(self) -> None:
         """Give the connections back; from then on every verb is refused."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +19,10 @@ from omnigraph.client.connection import only_direct
 from omnigraph.client.decode import RemoteSnapshot
 from omnigraph.drawing import Beginning, Drawing, neighbourhood
 from omnigraph.engine.manifest.listed import state_table
-from omnigraph.ids import MAIN
+from omnigraph.ids import MAIN, Moment
 from omnigraph.results import QueryResult
 
-At = str | int | datetime | None
+At = Moment | None
 Nodes = Mapping[str, Sequence[str | int]]
 
 

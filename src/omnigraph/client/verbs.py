@@ -27,7 +27,7 @@ from omnigraph.engine.operations.merge.resolutions import Resolutions
 from omnigraph.engine.operations.migrate import SchemaApplyResult
 from omnigraph.engine.operations.texts import read_schema
 from omnigraph.errors import InputError, MergeConflictError
-from omnigraph.ids import MAIN, check_message, parse_branch
+from omnigraph.ids import MAIN, Moment, check_message, parse_branch
 
 _CONFLICTS_AT_ONCE = 4_096
 """Conflicts that one answer tells; the server looks at the whole merge for each."""
@@ -55,7 +55,7 @@ class RemoteBranches:
 
     @verb()
     def create(
-        self, name: str, from_: str = MAIN, *, at: str | int | datetime | None = None, actor: str | None = None
+        self, name: str, from_: str = MAIN, *, at: Moment | None = None, actor: str | None = None
     ) -> decode.RemoteSnapshot:
         """Create a branch at the newest state of another one, or `at` a moment of the past. Returns its state.
 
@@ -427,7 +427,7 @@ class RemoteTags:
     def create(
         self,
         name: str,
-        at: str | int | datetime | None = None,
+        at: Moment | None = None,
         branch: str = MAIN,
         *,
         actor: str | None = None,

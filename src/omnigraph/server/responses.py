@@ -259,16 +259,20 @@ class SchemaOutput(Output):
     schema_source: str
 
 
-class SchemaPlanOutput(Output):
-    """The steps to another schema."""
-
+class _SchemaSteps(Output):
     uri: str
     supported: bool
     step_count: int
     steps: list[dict[str, Any]]
 
 
-class SchemaApplyOutput(SchemaPlanOutput):
+class SchemaPlanOutput(_SchemaSteps):
+    """The steps to another schema, and the branches that have to be deleted before it can be accepted."""
+
+    other_branches: list[str]
+
+
+class SchemaApplyOutput(_SchemaSteps):
     """What became of a schema that was to be accepted."""
 
     applied: bool

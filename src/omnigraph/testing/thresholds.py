@@ -162,6 +162,7 @@ EXEMPT: dict[str, str] = {
     "engine.read.cache.derived.FORMAT": _FORMAT,
     "engine.read.frame.EXACT_MAX": _NUMBER,
     "engine.read.plan.plan_cache.COUNT_CHANGE_SHARE": _RATIO,
+    "engine.read.operators.aggregate._SMALLEST": _NUMBER,
     "engine.read.text.search.K1": _NUMBER,
     "engine.read.text.search.B": _NUMBER,
     "engine.read.text.search.FUZZY_DISTANCE": _NUMBER,

@@ -163,7 +163,8 @@ def list_conflicts(
             from omnigraph.engine.operations.export import write_lines as write_file
 
             number = write_file(out, (json.dumps(conflict.to_json(), ensure_ascii=False) for conflict in found))
-            typer.echo(f'{number} conflicts written to {out}: add a "take" to each line, then merge with --resolve')
+            told = f'{number} conflicts written to {out}: add a "take" to each line, then merge with --resolve'
+            typer.echo(to_json({"conflicts_written": number, "out": out}) if as_json else told)
             return
         total = graph.branches.plan_merge(source, into, **wanted).conflicts_total
         if as_json:

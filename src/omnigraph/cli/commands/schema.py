@@ -69,6 +69,8 @@ def plan_schema(
         return
     typer.echo(f"schema plan for {session.uri}")
     typer.echo(f"supported: {'yes' if plan['supported'] else 'no'}")
+    if plan["other_branches"]:
+        typer.echo(f"cannot be applied while there are other branches: {', '.join(plan['other_branches'])}")
     write_lines(_step_lines(plan["steps"]))
 
 

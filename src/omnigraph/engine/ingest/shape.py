@@ -103,6 +103,7 @@ def shape_columns(
     rows = batch.num_rows
     numbers = pa.array(np.arange(first_row + 1, first_row + rows + 1, dtype=np.int64))
     finished: dict[str, pa.Array] = {}
+    misread: dict[str, pa.Array] = {}
     found: list[Problem] = []
     for prop in entity.properties.values():
         if prop.name in choice:
@@ -110,6 +111,8 @@ def shape_columns(
             column, problems = _from_text(raw, prop.type) if from_text else (raw, [])
             if not problems:
                 column, problems = finish_arrow(column, prop.type)
+            if problems:
+                misread[f"{entity.name}.{prop.name} is required"] = raw
             finished[prop.name] = column
             found += [Problem(p.row, f"{entity.name}.{prop.name}: {p.message}") for p in problems]
     ids, problems = _texts(batch, choice.get("id"), f"{entity.name}.id", required=False)
@@ -122,7 +125,13 @@ def shape_columns(
         ends = (source, target)
     table, problems = assemble(entity, finished, rows, ids=ids, ends=ends)
     faulty = {(p.row, p.message.partition(":")[0]) for p in found}
-    found += [p for p in problems if (p.row, p.message.removesuffix(" is required")) not in faulty]
+    found += [
+        p
+        for p in problems
+        if (p.row, p.message.removesuffix(" is required")) not in faulty
+        # A column with one value that does not fit is null as a whole, which nobody has left out.
+        and not (p.message in misread and misread[p.message][p.row].is_valid)
+    ]
     table = table.append_column(RECORD, numbers).append_column(LINE, numbers)
     if entity.partial:
         table = with_given(entity, table, dict.fromkeys(finished, True))
@@ -175,7 +184,8 @@ def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, batch_rows: int) -> 
     row = feed.piece.first_row
     groups = list(range(feed.piece.start, feed.piece.end))
     batch_rows = min(batch_rows, _rows_at_once(file, groups))
-    for batch in _one_ahead(file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=wanted)):
+    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=wanted)
+    for batch in _one_ahead(_decoded(feed, batches)):
         yield shape_columns(entity, pa.Table.from_batches([batch]), feed.columns, first_row=row)
         row += batch.num_rows
 
@@ -186,6 +196,14 @@ def _columns_of(feed: Feed, entity: NodeType | EdgeType, names: Sequence[str]) -
         return column_choice(entity, names, feed.columns)
     except InputError as exc:
         raise InputError(f"{feed.name}: {exc}") from exc
+
+
+def _decoded(feed: Feed, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; that one is damaged shows only when it is decoded."""
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError) as exc:
+        raise InputError(f"{feed.name} is not a readable Parquet file: {exc}") from exc
 
 
 def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

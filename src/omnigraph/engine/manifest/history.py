@@ -39,7 +39,7 @@ from omnigraph.errors import (
     StorageError,
     VersionReclaimedError,
 )
-from omnigraph.ids import MAIN, CommitId, Moment, parse_branch, stored_branch
+from omnigraph.ids import MAIN, CommitId, Moment, parse_branch, spelled, stored_branch
 
 logger = logging.getLogger(__name__)
 
@@ -359,11 +359,13 @@ class History:
         Raises:
             CommitNotFoundError: nothing has this name, or it is a state without a commit.
         """
+        at = spelled(at)
         if isinstance(at, str) and spelling(at) is Spelling.NAME:
             tag = self.tags.find(at.strip())
             found = self.look_up(at if tag is None else tag.graph_commit_id)
             if found is None:
-                raise CommitNotFoundError(f"there is no commit and no tag '{at}'")
+                branch_hint = ", but a branch: pass it as the branch" if at.strip() in self._manifest.branches() else ""
+                raise CommitNotFoundError(f"there is no commit and no tag '{at}'{branch_hint}")
             return found
         if isinstance(at, str) and spelling(at) is Spelling.COMMIT:
             return self.find(at)
@@ -423,13 +425,14 @@ class History:
         return None
 
     def snapshot_at(self, at: Moment, branch: str = MAIN) -> Snapshot:
-        """The state that a commit id, a tag, a time, a snapshot id (`manifest:<branch>:v<version>`) or a version names.
+        """The state that a commit, a tag, a time, a snapshot id (`manifest:<branch>:v<version>`) or a version names.
 
         A time and a version are those of the branch.
 
         Raises:
             CommitNotFoundError: nothing has this name.
         """
+        at = spelled(at)
         if isinstance(at, int) or (isinstance(at, str) and spelling(at) is Spelling.VERSION):
             return self._manifest.snapshot(branch, version=_version(at))
         if isinstance(at, str) and spelling(at) is Spelling.SNAPSHOT:

@@ -8,6 +8,7 @@ before the files are staged takes all of it back, one after that finishes it.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -105,14 +106,15 @@ class SchemaApplyResult:
 
 
 def plan_schema(context: GraphContext, desired: str, *, allow_data_loss: bool = False) -> MigrationPlan:
-    """The steps to another schema, with what the rows of main say to them; nothing is written.
+    """The steps to another schema, with what the rows of main say to them and the branches in the way; writes nothing.
 
     Raises:
         ParseError, SchemaError: it is not valid.
     """
     compiled = compile_schema(desired)
     plan = plan_migration(context.catalog, compiled, allow_data_loss=allow_data_loss)
-    return examine(context.manifest.snapshot(MAIN), context.catalog, compiled, plan, this_moment())
+    examined = examine(context.manifest.snapshot(MAIN), context.catalog, compiled, plan, this_moment())
+    return dataclasses.replace(examined, other_branches=_other_branches(context))
 
 
 def apply_schema(
@@ -188,8 +190,12 @@ def _wait_for_writers(recovery: RecoveryContext) -> None:
             time.sleep(0.01)
 
 
+def _other_branches(context: GraphContext) -> tuple[str, ...]:
+    return tuple(name for name in context.manifest.branches() if name != MAIN)
+
+
 def _refuse_branches(context: GraphContext) -> None:
-    others = [name for name in context.manifest.branches() if name != MAIN]
+    others = _other_branches(context)
     if others:
         raise ConflictError(
             f"the schema cannot be changed while there are other branches ({', '.join(others)}): delete them first"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import omnigraph
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.engine.ingest import files, shape
 from omnigraph.engine.ingest.sources import Feed
@@ -106,3 +107,28 @@ def test_a_file_that_breaks_off_says_so_and_no_thread_stays() -> None:
     assert next(left).num_rows == 1
     left.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+def test_a_value_that_does_not_fit_is_told_and_not_that_its_column_is_missing(tmp_path):
+    """The others of the column are there, so only the null that was given is one that is required."""
+    graph = omnigraph.create(tmp_path / "g", "node P { k: String @key  n: I64 }")
+    table = pa.table({"k": ["a", "b", "c"], "n": [1.0, 2.5, None]})
+    pq.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(omnigraph.ConstraintError) as refused:
+        graph.load(tmp_path / "p.parquet", type="P")
+    told = sorted(str(each) for each in refused.value.violations)
+    assert len(told) == 2
+    assert "row 2: P.n: 2.5 is not an integer" in told[0]
+    assert "row 3: P.n is required" in told[1]
+
+
+def test_a_file_that_is_damaged_inside_is_the_callers(tmp_path):
+    graph = omnigraph.create(tmp_path / "g", "node P { k: String @key  n: I64 }")
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"k": [f"{n:x}" * 5 for n in range(9_000)], "n": list(range(9_000))}), path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 500] = bytes(500)
+    path.write_bytes(data)
+    with pytest.raises(omnigraph.InputError, match=r"p\.parquet is not a readable Parquet file"):
+        graph.load(path, type="P")
+    assert len(graph.history.list()) == 1

@@ -2,6 +2,7 @@
 
 import math
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +52,26 @@ def test_infinities_and_nan_decide_their_group():
     assert math.isnan(found[1])
     assert found[2] == 5.0
     assert math.isnan(found[3])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([sys.float_info.max], sys.float_info.max),
+        ([1e308, 1e308], math.inf),
+        ([-1e308, -1e308, 5.0], -math.inf),
+        ([1e308, 1e308, -1.5e308], 5e307),
+        ([sys.float_info.max, 1.0, -sys.float_info.max, 5e-324], 1.0),
+        ([0.1] * 3 + [2.0**1020, -(2.0**1020)], math.fsum([0.1] * 3)),
+    ],
+)
+def test_sums_near_the_largest_float_are_exact_or_infinite(values, expected):
+    """Also beside a group of ordinary values, with weights, and without a warning of numpy."""
+    numbers = np.array([*values, 0.1, 0.2])
+    member = np.array([1] * len(values) + [0, 0])
+    with np.errstate(all="raise"):
+        assert float_sums(numbers, member, None, 2).tolist() == [0.1 + 0.2, expected]
+        assert float_sums(numbers, member, np.full(len(numbers), 2), 2).tolist() == [2 * (0.1 + 0.2), 2 * expected]
 
 
 def test_large_integers_add_exactly():

@@ -7,6 +7,7 @@ sum is the same whichever way the planner went.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -271,7 +272,11 @@ def float_sums(numbers: Floats, member: Ints, weights: Ints | None, count: int) 
         rest = float_sums(numbers[keep], member[keep], kept_weights, count)
         return np.where(touched, special, rest)
     factor = np.ones(len(numbers)) if weights is None else weights.astype(np.float64)
-    bits = 52 - int(np.ceil(np.log2(max(float(factor.sum()), 2.0))))
+    carry = int(np.ceil(np.log2(max(float(factor.sum()), 2.0))))
+    huge = np.frexp(numbers)[1] > sys.float_info.max_exp - 1 - carry
+    if huge.any():
+        return _sums_beside_huge(numbers, member, weights, count, huge)
+    bits = 52 - carry
     levels: list[Floats] = []
     remaining = numbers.copy()
     while len(remaining) and remaining.any() and len(levels) < 128:
@@ -285,6 +290,34 @@ def float_sums(numbers: Floats, member: Ints, weights: Ints | None, count: int) 
         levels.append(np.ldexp(sums, np.maximum(np.frexp(top)[1] - bits, -1074)))
         remaining = remaining - np.ldexp(piece, exponent)
     return _add_levels(levels, count)
+
+
+def _sums_beside_huge(
+    numbers: Floats, member: Ints, weights: Ints | None, count: int, huge: npt.NDArray[np.bool_]
+) -> Floats:
+    """The same where a group has values so large that its pieces could leave the range, as whole numbers."""
+    touched = np.bincount(member[huge], minlength=count) > 0
+    slow = touched[member]
+    found = float_sums(numbers[~slow], member[~slow], None if weights is None else weights[~slow], count)
+    totals = dict.fromkeys(np.flatnonzero(touched).tolist(), 0)
+    times = np.ones(int(slow.sum()), dtype=np.int64) if weights is None else weights[slow]
+    for group, value, factor in zip(member[slow].tolist(), numbers[slow].tolist(), times.tolist(), strict=True):
+        above, below = value.as_integer_ratio()
+        totals[group] += factor * above * (_SMALLEST // below)
+    for group, total in totals.items():
+        found[group] = _rounded(total)
+    return found
+
+
+_SMALLEST = 2**1074
+"""Every float is a whole multiple of one part of so many."""
+
+
+def _rounded(total: int) -> float:
+    try:
+        return total / _SMALLEST
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
 
 
 def _add_levels(levels: list[Floats], count: int) -> Floats:
