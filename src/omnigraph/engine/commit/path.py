@@ -43,6 +43,7 @@ from omnigraph.engine.schema.files import promote, stage_files
 from omnigraph.engine.schema.history import keep_texts
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.errors import (
+    BranchNotFoundError,
     ConflictError,
     GraphError,
     InternalError,
@@ -241,21 +242,6 @@ class _Path:
         if schema is not None and not schema.lock.is_held:
             raise ConflictError("schema apply lost its lock; nothing was published — retry")
 
-    def _check_unsettled(self, intent: Intent) -> None:
-        """Refuse to publish what others have settled, where the versions that a publish demands do not tell.
-
-        Undoing a change of the schema that only adds types moves no table, and undoing the first write to a table of a
-        branch removes what it has made.
-
-        Raises:
-            ConflictError: they have.
-        """
-        if self._request.schema is not None:
-            self._check_lock()
-            if not self._context.intents.exists(intent.operation_id):
-                raise ConflictError(f"schema apply {intent.operation_id} was undone by another process — retry")
-        self._fence.check_owned(intent)
-
     def _apply_table(self, table: TableCommit, intent: Intent) -> Applied:
         """Every commit to one table, each on the version that the one before has made."""
         self._fence.check_owned(intent)
@@ -319,11 +305,15 @@ class _Path:
         settle = self._request.listener(applied)
         try:
             stop(self._kind.stops.before_publish)
-            snapshot = self._swap(lineage, intent, applied, lambda: self._check_unsettled(intent), prepared)
+            snapshot = self._swap(lineage, intent, applied, lambda: self._fence.check_owned(intent), prepared)
             stop(self._kind.stops.after_publish)
             if self._request.schema is not None and self._context.intents.exists(intent.operation_id):
-                promote(self._context.store.objects)
+                self._promote(intent)
             return snapshot, settle
+        except BranchNotFoundError as gone:
+            # Deleted while this process stood still, once its write was settled; nothing is left to publish it on.
+            self._undo(intent, gone)
+            raise
         except ConflictError as refused:
             failpoints.maybe_fail(failpoints.PUBLISH_REJECTED)
             if self._undo(intent, refused):
@@ -341,6 +331,14 @@ class _Path:
                 " next write or open of the graph finishes it",
                 operation_id=intent.operation_id,
             ) from failure
+
+    def _promote(self, intent: Intent) -> None:
+        """Put the files of the published schema in place, unless others are doing so or have done it."""
+        try:
+            promote(self._context.store.objects)
+        except StorageError:
+            if not self._is_settled(intent):
+                raise
 
     def _swap(
         self,
