@@ -249,6 +249,11 @@ class ExpectedVersionMismatchError(ConflictError):
         }
 
 
+class LateCommitError(ConflictError):
+    """A commit landed behind those of others, because cleanup had removed what it rested on while its process stood
+    still; nothing shows it, and it is undone."""
+
+
 class PublishContentionError(ConflictError):
     """The publish lost every race of its retry budget (the `RowLevelCasContention` of the format)."""
 

@@ -23,6 +23,8 @@ class Forgetful(ThreadingHTTPServer):
         self.conditions = "kept"
         """What becomes of `If-None-Match` and `If-Match`: `kept`, `ignored` as by a store that does not know them, or
         `refused` as by one that says so."""
+        self.breaks_off = False
+        """Whether answers to GETs of paths with `marker` end in the middle, as when a connection breaks."""
         self.copies = True
         """Whether the store copies an object by itself when it is asked to."""
         self.written: list[str] = []
@@ -74,7 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
         length = answer.getheader("content-length") if self.command == "HEAD" else str(len(content))
         self.send_header("content-length", length or "0")
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command == "GET" and self.server.breaks_off and self.server.marker in self.path:
+            self.wfile.write(content[: len(content) // 2])
+            self.close_connection = True
+        elif self.command != "HEAD":
             self.wfile.write(content)
 
     def _refuse(self, status: int = 501, code: bytes = b"NotImplemented") -> None:

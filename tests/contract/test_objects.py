@@ -4,11 +4,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from tests.contract.forgetful_proxy import forgetful_proxy
 from tests.contract.s3_server import BUCKET, storage_options
 
+from omnigraph.engine.storage import durability
 from omnigraph.engine.storage.durability import Durability
 from omnigraph.engine.storage.objects import ObjectStore
+from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import StorageError
 from omnigraph.ids import new_ulid
 
@@ -20,8 +24,8 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "s3":
         options = storage_options(request.getfixturevalue("s3_endpoint"))
         return ObjectStore(f"s3://{BUCKET}/{new_ulid()}", options=options)
-    durability = Durability.FULL if request.param == "local-full" else Durability.FAST
-    return ObjectStore(str(tmp_path / "deep" / "graph"), durability=durability)
+    pushed = Durability.FULL if request.param == "local-full" else Durability.FAST
+    return ObjectStore(str(tmp_path / "deep" / "graph"), durability=pushed)
 
 
 def test_a_written_object_reads_back_whole(objects: ObjectStore) -> None:
@@ -168,3 +172,139 @@ def test_looking_leaves_no_trace_on_disk(tmp_path: Path) -> None:
     assert objects.list_dir("__recovery") == []
     assert objects.read_text_if_exists("_schema.pg") is None
     assert os.listdir(tmp_path) == []
+
+
+def test_what_was_read_is_replaced_and_nothing_else(objects: ObjectStore) -> None:
+    objects.write_text("__recovery/a.json", "one")
+    text, mark = _marked(objects, "__recovery/a.json")
+    assert text == "one"
+    assert objects.replace_if_same("__recovery/a.json", "two", mark)
+    assert not objects.replace_if_same("__recovery/a.json", "three", mark)
+    assert objects.read_text("__recovery/a.json") == "two"
+    _, mark = _marked(objects, "__recovery/a.json")
+    objects.delete("__recovery/a.json")
+    assert not objects.replace_if_same("__recovery/a.json", "four", mark)
+    assert not objects.has("__recovery/a.json")
+    assert objects.read_marked("__recovery/a.json") is None
+    assert objects.list_dir("__recovery") == []
+
+
+def test_what_was_read_is_removed_and_nothing_else(objects: ObjectStore) -> None:
+    objects.write_text("a.lock", "mine")
+    _, mark = _marked(objects, "a.lock")
+    objects.delete("a.lock")
+    assert not objects.delete_if_same("a.lock", mark)
+    objects.write_text("a.lock", "another's")
+    assert not objects.delete_if_same("a.lock", mark)
+    assert objects.read_text("a.lock") == "another's"
+    _, mark = _marked(objects, "a.lock")
+    assert objects.delete_if_same("a.lock", mark)
+    assert not objects.has("a.lock")
+
+
+def _marked(objects: ObjectStore, path: str) -> tuple[str, object]:
+    found = objects.read_marked(path)
+    assert found is not None
+    return found
+
+
+def test_a_lost_answer_to_a_replacement_is_no_refusal(s3_endpoint: str) -> None:
+    with forgetful_proxy(s3_endpoint, "kept") as proxy:
+        objects = ObjectStore(f"s3://{BUCKET}/{new_ulid()}", options=storage_options(proxy.endpoint))
+        objects.write_text("kept.json", "one")
+        _, mark = _marked(objects, "kept.json")
+        proxy.losses = 1
+        assert objects.replace_if_same("kept.json", "two", mark)
+        assert proxy.lost
+        assert objects.read_text("kept.json") == "two"
+
+
+def test_an_answer_that_breaks_off_is_transient(s3_endpoint: str) -> None:
+    with forgetful_proxy(s3_endpoint, "kept") as proxy:
+        options = {**storage_options(proxy.endpoint), "client_max_retries": "1", "client_retry_timeout": "1"}
+        root = f"s3://{BUCKET}/kept-{new_ulid()}"
+        objects, tables = ObjectStore(root, options=options), TableStore(root, storage_options=options)
+        objects.write_text("a/kept.json", "text")
+        tables.create("nodes/kept", pa.schema([pa.field("id", pa.utf8())]))
+        proxy.breaks_off = True
+        for look in (
+            lambda: objects.read_text("a/kept.json"),
+            lambda: objects.list_dir("a"),
+            lambda: TableStore(root, storage_options=options).open("nodes/kept"),
+            lambda: TableStore(root, storage_options=options).open("nodes/kept", version=1),
+        ):
+            with pytest.raises(StorageError) as caught:
+                look()
+            assert caught.value.kind == "transient", caught.value
+
+
+def test_what_killed_writes_have_left_goes_when_it_is_old_enough(tmp_path: Path) -> None:
+    objects = ObjectStore(str(tmp_path))
+    objects.write_text("__recovery/a.json", "kept")
+    for name, age in (("old", 400), ("young", 100)):
+        left = tmp_path / "__recovery" / f"a.json#{name}"
+        left.write_text("left", encoding="utf-8")
+        os.utime(left, times=(left.stat().st_mtime - age,) * 2)
+    assert objects.list_dir("__recovery") == ["a.json"]
+    objects.drop_temporaries(["", "__recovery", "__not_there"], 300.0)
+    assert sorted(path.name for path in (tmp_path / "__recovery").iterdir()) == ["a.json", "a.json#young"]
+
+
+def test_a_file_that_goes_right_before_it_is_replaced_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = ObjectStore(str(tmp_path))
+    exchanged = durability._exchanged
+
+    def late(one: str, other: str) -> bool:
+        os.unlink(tmp_path / "a.json")
+        return exchanged(one, other)
+
+    objects.write_text("a.json", "one")
+    _, mark = _marked(objects, "a.json")
+    monkeypatch.setattr(durability, "_exchanged", late)
+    assert not objects.replace_if_same("a.json", "two", mark)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_takes_the_place_of_the_one_to_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = ObjectStore(str(tmp_path))
+    exchanged, calls = durability._exchanged, []
+
+    def late(one: str, other: str) -> bool:
+        if not calls:
+            objects.write_text("a.lock", "another's")
+        calls.append(one)
+        return exchanged(one, other)
+
+    objects.write_text("a.lock", "mine")
+    _, mark = _marked(objects, "a.lock")
+    monkeypatch.setattr(durability, "_exchanged", late)
+    assert not objects.replace_if_same("a.lock", "mine again", mark)
+    assert len(calls) == 2
+    assert objects.read_text("a.lock") == "another's"
+    assert objects.list_dir("") == ["a.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.lock"]
+
+
+def test_a_file_that_takes_the_place_of_the_one_to_be_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = ObjectStore(str(tmp_path))
+    objects.write_text("a.lock", "mine")
+    _, mark = _marked(objects, "a.lock")
+    rename, calls = os.rename, []
+
+    def late(source: str, target: str) -> None:
+        if not calls:
+            objects.write_text("a.lock", "another's")
+        calls.append(source)
+        rename(source, target)
+
+    monkeypatch.setattr(durability.os, "rename", late)
+    assert not objects.delete_if_same("a.lock", mark)
+    assert calls
+    assert objects.read_text("a.lock") == "another's"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.lock"]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.amounts import EXHAUSTIVE
 from tests.concurrency.elsewhere import settle_elsewhere
+from tests.crash.standing import LEASE_SECONDS, Standing
 from tests.crash.writes import MERGES, Merge, Mutation
 
 from omnigraph.engine.coordination import lease as policy
@@ -27,9 +28,8 @@ from omnigraph.graph import Graph, connect
 from omnigraph.testing.children import run_child
 from omnigraph.testing.crash import Content, check_recovered, content_of, discard_graph, link_graph
 
-LEASE_SECONDS = 0.01
 WRITES = ("commit", "copy", "create_branch", "delete", "write_fragments", "write_text")
-"""The steps that others can see; before the others nothing has changed since the one before."""
+"""The steps of a merge that others can see; before the others nothing has changed since the one before."""
 QUICK = "merge by two commits to a table"
 NO_EFFECT = "merge a branch that has come back to where it was"
 """One publish, which leaves nothing that others could take over."""
@@ -37,25 +37,6 @@ PLACES_MIN = {NO_EFFECT: 1}
 
 Wanted = Callable[[bool], Content]
 """What a graph holds in the end, by whether the merge has landed."""
-
-
-class Standing:
-    """A process that stands still before its `at`-th step of some names, while something happens elsewhere."""
-
-    def __init__(self, at: int, names: tuple[str, ...] | None, meanwhile: Callable[[], None]) -> None:
-        self._at, self._names, self._meanwhile = at, names, meanwhile
-        self.seen = 0
-
-    def before(self, name: str, target: str) -> None:
-        if self._names is not None and name not in self._names:
-            return
-        self.seen += 1
-        if self.seen == self._at:
-            time.sleep(LEASE_SECONDS)
-            self._meanwhile()
-
-    def after(self, name: str, target: str) -> None:
-        return
 
 
 @pytest.fixture(autouse=True)

@@ -12,20 +12,39 @@ a file of an earlier state that a merge or a revert takes over where it is: noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from omnigraph.engine.commit.request import CommitRequest, TableCommit
 from omnigraph.engine.coordination.branch_lock import CLEANING, is_cleaned
 from omnigraph.engine.coordination.heartbeat import Heartbeat
+from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import Intent, RecoveryContext
 from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.lance_internals.files import branch_location
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import ConflictError
-from omnigraph.ids import stored_branch
+from omnigraph.ids import now_micros, stored_branch
+
+
+class Watch:
+    """A fence that knows when it was last asked: whoever then stood still may have passed it too early."""
+
+    def __init__(self, fence: Callable[[], None], lease_seconds: float) -> None:
+        self._fence, self._lease = fence, int(lease_seconds * 1_000_000)
+        self._asked = now_micros()
+
+    def __call__(self) -> None:
+        """Ask, and raise what the fence raises."""
+        self._asked = now_micros()
+        self._fence()
+
+    @property
+    def stood_still(self) -> bool:
+        """True when it was last asked so long ago that others may have taken over since; costs one look at a clock."""
+        return now_micros() - self._asked >= self._lease
 
 
 class BranchFence(Struct, frozen=True):
@@ -61,6 +80,24 @@ class BranchFence(Struct, frozen=True):
         if not self.recovery.intents.exists(intent.operation_id):
             raise ConflictError(f"the write {intent.operation_id} was settled by another process meanwhile — retry")
         self.check_same()
+
+    def take_back_elsewhere(self, published: Snapshot) -> None:
+        """Undo a publish that has landed on another branch than it was made for, which has the name of that one now.
+
+        Its number was free there as well. What it has replaced is the version before.
+
+        Raises:
+            ConflictError: it has, or the branch is gone; the publish counts for nothing.
+        """
+        try:
+            self.check_same()
+        except ConflictError:
+            if _mark(self.recovery, self.branch) is not None:
+                store = self.recovery.store
+                store.close()  # What is kept in memory is of the branch that is gone, under the same numbers.
+                store.restore(layout.MANIFEST, self.branch, published.version - 1, {})
+            self.recovery.manifest.forget(published.branch)
+            raise
 
 
 def check_staged_files(store: TableStore, request: CommitRequest) -> None:

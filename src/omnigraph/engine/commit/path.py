@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.ahead import Ahead
-from omnigraph.engine.commit.fence import BranchFence, check_staged_files, check_taken_files
+from omnigraph.engine.commit.fence import BranchFence, Watch, check_staged_files, check_taken_files
 from omnigraph.engine.commit.forks import fork, secure_forks
 from omnigraph.engine.commit.guard import guard
 from omnigraph.engine.commit.request import (
@@ -34,6 +34,7 @@ from omnigraph.engine.coordination.branch_lock import refuse_while_branch_change
 from omnigraph.engine.coordination.intent import Intent
 from omnigraph.engine.coordination.schema_lock import refuse_while_locked
 from omnigraph.engine.manifest.delta import Lineage
+from omnigraph.engine.manifest.listener import nobody_waits
 from omnigraph.engine.manifest.publish import Prepared, unprepared
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.recovery import RecoveryContext, roll_back, was_published
@@ -42,11 +43,14 @@ from omnigraph.engine.schema.files import promote, stage_files
 from omnigraph.engine.schema.history import keep_texts
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.errors import (
+    BranchNotFoundError,
     ConflictError,
     GraphError,
     InternalError,
+    LateCommitError,
     PublishContentionError,
     RecoveryRequiredError,
+    StorageError,
 )
 from omnigraph.ids import CommitId, TableKey, new_ulid, now_micros
 from omnigraph.interrupts import holding, nothing
@@ -196,9 +200,23 @@ class _Path:
             if isinstance(failure, ConflictError) and not self.begun:
                 # The refused commit did nothing. Without an effect before it there is nothing to undo either.
                 self._context.intents.disarm(intent.operation_id)
-            else:
-                self._undo(intent, failure)
+                raise
+            settled = isinstance(failure, StorageError) and self._is_settled(intent)
+            self._undo(intent, failure)
+            if settled:
+                # What it was working on is gone, or there already, because others have undone it.
+                raise ConflictError(
+                    f"the {self._kind.name} {intent.operation_id} was settled by another process, because this one"
+                    f" stood still ({failure}) — retry"
+                ) from failure
             raise
+
+    def _is_settled(self, intent: Intent) -> bool:
+        """True when others have taken this writer for dead and are done with its write."""
+        try:
+            return not self._context.intents.exists(intent.operation_id)
+        except GraphError:
+            return False  # Storage fails altogether; that is what the caller hears then.
 
     def _create(self) -> None:
         """Create the tables that are new; they are nobody's until the publish shows them."""
@@ -244,7 +262,11 @@ class _Path:
                 stop(self._kind.stops.between_commits)
             # What is not refused when another commit came first counts before it is done.
             self.begun = self.begun or not staged.strict
-            head = self._context.store.commit(head, staged, intent.properties(len(done) + 1))
+            try:
+                head = self._context.store.commit(head, staged, intent.properties(len(done) + 1))
+            except LateCommitError:
+                self.begun = True
+                raise
             self.begun = True
             done.append(staged)
         if not done:
@@ -286,12 +308,18 @@ class _Path:
             snapshot = self._swap(lineage, intent, applied, lambda: self._fence.check_owned(intent), prepared)
             stop(self._kind.stops.after_publish)
             if self._request.schema is not None and self._context.intents.exists(intent.operation_id):
-                promote(self._context.store.objects)
+                self._promote(intent)
             return snapshot, settle
+        except BranchNotFoundError as gone:
+            # Deleted while this process stood still, once its write was settled; nothing is left to publish it on.
+            self._undo(intent, gone)
+            raise
         except ConflictError as refused:
             failpoints.maybe_fail(failpoints.PUBLISH_REJECTED)
             if self._undo(intent, refused):
-                return self._context.manifest.snapshot(self._request.branch), settle
+                # Others have published it, and may have changed what they like since: what this process made of its
+                # tables need not be what the newest state shows.
+                return self._context.manifest.snapshot(self._request.branch), nobody_waits
             if self._kind.refused is None:
                 raise
             raise ConflictError(self._kind.refused.format(refused=refused)) from refused
@@ -303,6 +331,14 @@ class _Path:
                 " next write or open of the graph finishes it",
                 operation_id=intent.operation_id,
             ) from failure
+
+    def _promote(self, intent: Intent) -> None:
+        """Put the files of the published schema in place, unless others are doing so or have done it."""
+        try:
+            promote(self._context.store.objects)
+        except StorageError:
+            if not self._is_settled(intent):
+                raise
 
     def _swap(
         self,
@@ -317,21 +353,26 @@ class _Path:
         reached = {key: each.reached for key, each in applied.items()}
         changes, expected = changes_of(request, intent, reached), request.expected
         limit = time.monotonic() + PUBLISH_WAIT_SECONDS
+        watch = Watch(fence, self._context.intents.lease_seconds)
         while True:
             try:
-                return self._context.manifest.publish(
+                published = self._context.manifest.publish(
                     request.branch,
                     changes,
                     lineage=lineage,
                     expected=expected,
                     expected_head=request.requires.head,
                     operation_id=None if intent is None else intent.operation_id,
-                    fence=fence,
+                    fence=watch,
                     prepared=prepared,
                 )
             except PublishContentionError:
                 if time.monotonic() > limit:
                     raise
+                continue
+            if watch.stood_still:
+                self._fence.take_back_elsewhere(published)
+            return published
 
     def _undo(self, intent: Intent, failure: BaseException) -> bool:
         """Undo this write's effects; True when it turns out to be published after all.

@@ -72,7 +72,7 @@ def locked_branch(intents: IntentStore, branch: str, body: Callable[[BranchLock]
 
 def _release(intents: IntentStore, path: str, held: HeldLock) -> None:
     try:
-        held.give_back(lambda: intents.objects.delete(path))
+        held.give_back()
     except GraphError as exc:
         _log.warning("the lock %s could not be removed: %s; the next one to meet it does", path, exc)
 

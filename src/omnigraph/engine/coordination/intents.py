@@ -21,7 +21,7 @@ from omnigraph.engine.coordination.lease import KEEPER, LEASE_SECONDS, Lease
 from omnigraph.engine.coordination.owner import Liveness, Owner, judge, this_process
 from omnigraph.engine.storage.layout import RECOVERY_DIR
 from omnigraph.engine.storage.objects import ObjectStore
-from omnigraph.errors import FormatError, GraphError
+from omnigraph.errors import ConflictError, FormatError, GraphError
 from omnigraph.failpoints import (
     SIDECAR_CONFIRM,
     SIDECAR_DELETE,
@@ -138,13 +138,26 @@ class IntentStore:
         return owned
 
     def confirm(self, intent: Intent, achieved: Mapping[TableKey, int]) -> Intent:
-        """Record the version every effect reached: from here on the write is finished, never undone."""
+        """Record the version every effect reached: from here on the write is finished, never undone.
+
+        Raises:
+            ConflictError: others have settled it, because this process stood still; it must not come back.
+        """
         confirmed = intent.confirmed(achieved)
         maybe_fail(SIDECAR_CONFIRM)
-        return self._rewrite(confirmed)
+        path, lease = self._path(intent.operation_id), _LIVE.lease(intent.operation_id)
+        with lease.lock if lease is not None else threading.Lock():
+            current = confirmed if lease is None else replace(confirmed, owner=lease.owner)
+            found = self._objects.read_marked(path)
+            if found is None or not self._objects.replace_if_same(path, render_intent(current), found[1]):
+                raise ConflictError(f"the write {intent.operation_id} was settled by another process — retry")
+        return current
 
     def mark_aborted(self, intent: Intent) -> Intent:
-        """Record that the writer undoes this: from here on it is never finished."""
+        """Record that the writer undoes this: from here on it is never finished.
+
+        Where others have settled it, the intent comes back on purpose: what landed too late is undone under it.
+        """
         return self._rewrite(replace(intent, aborted=True))
 
     def disarm(self, operation_id: OperationId) -> bool:
@@ -184,11 +197,12 @@ class IntentStore:
 
     def _store_again(self, operation_id: OperationId, owner: Owner) -> bool:
         """Store an intent under another lease; what is gone was finished, and must not come back."""
-        text = self._objects.read_text_if_exists(self._path(operation_id))
-        if text is None:
+        found = self._objects.read_marked(self._path(operation_id))
+        if found is None:
             return False
-        self._write(replace(parse_intent(text, operation_id), owner=owner))
-        return True
+        text, mark = found
+        again = replace(parse_intent(text, operation_id), owner=owner)
+        return self._objects.replace_if_same(self._path(operation_id), render_intent(again), mark)
 
     def _rewrite(self, intent: Intent) -> Intent:
         lease = _LIVE.lease(intent.operation_id)
@@ -305,10 +319,8 @@ class IntentStore:
         return None
 
     def _store_claim(self, path: str, owner: Owner) -> bool:
-        if self._objects.read_text_if_exists(path) is None:
-            return False
-        self._objects.write_text(path, json.dumps(owner.to_json()))
-        return True
+        found = self._objects.read_marked(path)
+        return found is not None and self._objects.replace_if_same(path, json.dumps(owner.to_json()), found[1])
 
     def is_claimed(self, operation_id: OperationId) -> bool:
         """True while somebody alive, in this process or another, is resolving the intent."""

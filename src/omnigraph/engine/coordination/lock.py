@@ -17,6 +17,7 @@ from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.coordination.lease import KEEPER, Lease
 from omnigraph.engine.coordination.owner import Liveness, Owner, judge, this_process
 from omnigraph.ids import OperationId, new_ulid, now_micros
+from omnigraph.interrupts import nothing
 
 _log = logging.getLogger(__name__)
 
@@ -77,20 +78,22 @@ class HeldLock:
         current = self._read()
         return current is not None and current.operation_id == self.record.operation_id
 
-    def give_back(self, remove: Callable[[], None]) -> None:
-        """End the lease, and `remove` the record if it is still this one's; twice, or before `take`, is harmless."""
+    def give_back(self, before: Callable[[], None] = nothing) -> None:
+        """End the lease, and after `before` remove the record if it is still this one's, and not one that has come
+        since; twice, or before `take`, is harmless."""
         self._lease.end()
         try:
-            if self.is_held:
-                remove()
+            mark = _mark(self._intents, self._path, self.record)
+            if mark is not None:
+                before()
+                self._intents.objects.delete_if_same(self._path, mark)
         finally:
             self._intents.note_lock(self.record.operation_id, held=False)
 
     def _store(self, owner: Owner) -> bool:
-        if not self.is_held:
-            return False
-        self._intents.objects.write_text(self._path, replace(self.record, owner=owner).render())
-        return True
+        mark = _mark(self._intents, self._path, self.record)
+        text = replace(self.record, owner=owner).render()
+        return mark is not None and self._intents.objects.replace_if_same(self._path, text, mark)
 
 
 def is_alive(intents: IntentStore, record: LockRecord) -> bool:
@@ -104,10 +107,22 @@ def remove_if_same(intents: IntentStore, path: str, found: LockRecord, read: Rea
     """Remove the record of an owner that is gone; True when the lock is no longer held by it."""
 
     def clear(_: object) -> bool:
-        current = read()
-        if current is not None and current.operation_id == found.operation_id:
-            _log.warning("the lock %s is removed: its owner is gone", path)
-            intents.objects.delete(path)
-        return current is None or current.operation_id == found.operation_id
+        mark = _mark(intents, path, found)
+        if mark is None:
+            return read() is None
+        _log.warning("the lock %s is removed: its owner is gone", path)
+        return intents.objects.delete_if_same(path, mark) or read() is None
 
     return intents.claimed(found.operation_id, clear) or False
+
+
+def _mark(intents: IntentStore, path: str, record: LockRecord) -> object | None:
+    """What tells a stored record from the one of any other holder; None when it is not there any more."""
+    found = intents.objects.read_marked(path)
+    if found is None:
+        return None
+    try:
+        current = parse_lock(found[0])
+    except (ValueError, KeyError, TypeError):
+        return None  # Nobody who takes this lock writes such a thing; whoever reads it says so.
+    return found[1] if current.operation_id == record.operation_id else None

@@ -99,12 +99,7 @@ def acquire_lock(ctx: RecoveryContext, lock: HeldLock) -> None:
 
 def release_lock(ctx: RecoveryContext, lock: HeldLock) -> None:
     """Give the lock back; doing so twice, or after it was taken away, is harmless."""
-
-    def remove() -> None:
-        ctx.store.residual.delete_branch(layout.MANIFEST, SCHEMA_LOCK_BRANCH)
-        ctx.store.objects.delete(layout.SCHEMA_LOCK)
-
-    lock.give_back(remove)
+    lock.give_back(lambda: ctx.store.residual.delete_branch(layout.MANIFEST, SCHEMA_LOCK_BRANCH))
 
 
 def clear_leftover_lock(ctx: RecoveryContext) -> None:

@@ -37,6 +37,7 @@ from omnigraph.errors import (
     ExpectedVersionMismatchError,
     GraphError,
     InternalError,
+    LateCommitError,
     PublishContentionError,
     ReadSetChangedError,
     StorageError,
@@ -335,6 +336,9 @@ class Manifest:
                 fence()
             try:
                 committed = self._swap(seen, ready, operation_id)
+            except LateCommitError as late:
+                # Excluded by removing no young state: it would have hidden what others have published.
+                raise InternalError(f"the publish on '{branch}' landed behind others: {late}") from late
             except ConflictError:
                 logger.debug("publish on %s lost race %d of %d", branch, attempt + 1, RETRY_BUDGET + 1)
                 continue

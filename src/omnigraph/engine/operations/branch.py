@@ -109,17 +109,19 @@ def create_branch(
         origin = context.manifest.snapshot(parent) if at is None else _origin(context, parent, at)
         record_maker(context.store.objects, branch, attached().get(REQUEST))
         lock.check()
-        failed_itself = True
+        failed_itself, is_own = True, False
         try:
-            _create(context, branch, origin)
+            is_own = _create(context, branch, origin)
             failed_itself = False
             maybe_fail(BRANCH_CREATE_AFTER_MANIFEST)
             # Again, now that the branch is there: a schema change looks for branches after it has its lock.
             refuse_while_locked(context.recovery.intents, "creating a branch")
+            # And should this process have stood still, the schema may be another by now, or the branch somebody else's.
+            lock.check()
             return context.manifest.snapshot(branch)
         except BaseException as failure:
             # An interrupt says nothing about whether the branch is there, and nobody would look again.
-            if not (failed_itself and isinstance(failure, GraphError)):
+            if is_own or not isinstance(failure, GraphError) or (not failed_itself and _is_held(lock)):
                 context.store.residual.delete_branch(layout.MANIFEST, branch)
             raise
 
@@ -251,7 +253,16 @@ def _refuse_taken(context: GraphContext, branch: BranchName, existing: list[str]
             )
 
 
-def _create(context: GraphContext, branch: BranchName, origin: Snapshot) -> None:
+def _is_held(lock: BranchLock) -> bool:
+    try:
+        lock.check()
+    except ConflictError:
+        return False
+    return True
+
+
+def _create(context: GraphContext, branch: BranchName, origin: Snapshot) -> bool:
+    """Make the ref; False when the answer does not say so, and only a ref that is there does."""
     source = stored_branch(origin.branch)
     try:
         context.store.residual.create_branch(layout.MANIFEST, branch, source=source, version=origin.version)
@@ -260,6 +271,8 @@ def _create(context: GraphContext, branch: BranchName, origin: Snapshot) -> None
         # Whether it took effect is not in the answer but in the refs.
         if context.store.branch_parents(layout.MANIFEST).get(branch, "") != source:
             raise
+        return False
+    return True
 
 
 def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:

@@ -19,12 +19,14 @@ from functools import partial
 from msgspec import Struct
 
 from omnigraph.engine.commit.drift import check
+from omnigraph.engine.coordination import lease as policy
 from omnigraph.engine.coordination.branch_lock import BranchLock, await_branch_changes, cleaning, locked_branch
 from omnigraph.engine.coordination.heartbeat import living_writers
 from omnigraph.engine.coordination.mutex import Mutexes
 from omnigraph.engine.manifest.lineage import live_bases
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.forget import forget_unreadable_states
+from omnigraph.engine.operations.orphan_tables import count_files, drop_orphan_tables, unregistered
 from omnigraph.engine.recovery.forks import children_first, drop_orphans
 from omnigraph.engine.recovery.sweep import refuse_while_pending
 from omnigraph.engine.storage import layout
@@ -39,6 +41,8 @@ from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
 _log = logging.getLogger(__name__)
 BRANCH_WAIT_SECONDS = 10.0
+_TEMPORARIES_IN = ("", layout.RECOVERY_DIR, layout.WRITERS_DIR, layout.TAGS_DIR, layout.REQUESTS_DIR)
+"""Where small files are written under temporary names first, which a killed process leaves behind."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class TableCleanup:
 class CleanupReport:
     """Every table, and the manifest; one table's failure does not stop the others.
 
+    A table that no state of the graph knew is called by the folder it lay in.
     Of the manifest those states are removed that name a version of a table that is gone.
     """
 
@@ -110,7 +115,11 @@ def plan_cleanup(
     snapshots = context.manifest.snapshots()
     main = next(snapshot for snapshot in snapshots if snapshot.branch == MAIN)
     protected = _protected(context)
-    return CleanupPlan(tuple(_planned(context, snapshots, protected, key, bounds) for key in main.entries))
+    tables = [_planned(context, snapshots, protected, key, bounds) for key in main.entries]
+    for path in unregistered(context.store.objects, snapshots):
+        files, size = count_files(context.store.objects, path)
+        tables.append(PlannedCleanup(TableKey(path), orphan_files=files, orphan_bytes=size))
+    return CleanupPlan(tuple(tables))
 
 
 def _planned(
@@ -183,7 +192,20 @@ def _holding_mutexes(context: GraphContext, bounds: _Bounds, lock: BranchLock) -
         lock.check()
         tables.append(_clean(context, snapshots, protected, key, bounds))
     lock.check()
+    tables.extend(_drop_orphan_tables(context))
+    context.store.objects.drop_temporaries(_TEMPORARIES_IN, policy.GRACE_SECONDS)
+    lock.check()
     return CleanupReport(tuple(tables), _forget_states(context, left_over))
+
+
+def _drop_orphan_tables(context: GraphContext) -> list[TableCleanup]:
+    """Remove tables that no state of the graph knows; they are told by their folders, because nothing says a name."""
+    try:
+        removed = drop_orphan_tables(context)
+    except GraphError as exc:
+        _log.warning("tables that nobody knows could not be removed: %s", exc)
+        return [TableCleanup(TableKey(layout.MANIFEST), error=str(exc))]
+    return [TableCleanup(TableKey(path), size, orphan_files_removed=files) for path, (files, size) in removed.items()]
 
 
 def _snapshots(context: GraphContext) -> list[Snapshot]:

@@ -23,6 +23,7 @@ from omnigraph.engine.commit.drift import DriftKind, find_drift
 from omnigraph.engine.coordination.owner import Liveness
 from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
+from omnigraph.engine.operations.orphan_tables import unregistered
 from omnigraph.engine.operations.verify_files import check_files
 from omnigraph.engine.operations.verify_report import Finding, VerifyReport
 from omnigraph.engine.recovery import Intent, audit
@@ -321,16 +322,8 @@ def _check_places(context: GraphContext, intents: list[Intent], report: VerifyRe
             report.problem("staging-file", f"{name}.staging", "left by a schema change that was cut short")
     snapshots = _readable_snapshots(context)
     registered = {location.path for snapshot in snapshots for location in snapshot.state.locations.values()}
-    # A type that was dropped and declared anew has a new place; earlier commits still read the old ones.
-    earlier = {
-        layout.table_path(location.table_key, incarnation)
-        for snapshot in snapshots
-        for location in snapshot.state.locations.values()
-        for incarnation in range(1, location.incarnation)
-    }
-    for path in _table_folders(objects.list_folders(kind) for kind in ("nodes", "edges")):
-        if path not in registered | earlier:
-            report.problem("orphan-table", path, "no registered table lies here; `cleanup` does not remove it")
+    for path in unregistered(objects, snapshots):
+        report.problem("orphan-table", path, "no registered table lies here; `cleanup` removes it")
     owned = {(entry.path, entry.branch) for snapshot in snapshots for entry in snapshot.entries.values()}
     pinned = {(effect.table_path, effect.table_branch) for intent in intents for effect in intent.effects}
     for path in sorted(registered):

@@ -72,7 +72,8 @@ def _observe(ctx: RecoveryContext, snapshot: Snapshot, intent: Intent, effect: E
     if effect.table_key not in snapshot.entries and not ctx.store.exists(effect.table_path):
         # Dropped for good: there is nothing left that could have moved.
         return Observation(effect, pinned, pinned)
-    if effect.fork and effect.table_branch not in ctx.store.table_branches(effect.table_path):
+    if effect.table_branch is not None and effect.table_branch not in ctx.store.table_branches(effect.table_path):
+        # A fork that was not made; or the branch was made anew since, and its tables are those of another one.
         return Observation(effect, pinned, pinned)
     head = ctx.store.open(effect.table_path, branch=effect.table_branch).version
     if effect.fork and head < pinned:

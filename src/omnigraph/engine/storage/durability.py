@@ -8,8 +8,10 @@ the same.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -63,7 +65,7 @@ def sync_files(paths: Iterable[str]) -> None:
 
 def replace_durably(path: str, content: bytes) -> None:
     """Write a file so that even after a power cut it is the old one or the new one."""
-    temporary = _written(path, content)
+    temporary = _temporary(path, content)
     os.replace(temporary, path)
     _sync_folder(os.path.dirname(path))
 
@@ -81,6 +83,84 @@ def replace_file(path: str, content: bytes) -> None:
     except BaseException:
         _drop(temporary)
         raise
+
+
+_RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""What a system answers that cannot exchange files, as some network folders."""
+
+
+def replace_if_same(path: str, content: bytes, mark: object, *, durably: bool) -> bool:
+    """Replace a file if it is the one that `file_mark` has marked; False when it is gone, or another one by now.
+
+    A rename makes a file where there is none. So the new one is exchanged with the old one, which has to be there, and
+    is given back if it is another. Where the system cannot exchange files, one that goes between the last look and the
+    rename comes back.
+    """
+    temporary = f"{path}#{new_ulid()}"
+    try:
+        _written(temporary, content) if durably else _fill(temporary, content)
+        if not _exchange(temporary, path, mark):
+            return False
+    except FileNotFoundError:
+        return False
+    finally:
+        _drop(temporary)
+    if durably:
+        _sync_folder(os.path.dirname(path))
+    return True
+
+
+def _exchange(new: str, path: str, mark: object) -> bool:
+    if file_mark(os.stat(path)) != mark:
+        return False
+    if not _exchanged(new, path):
+        os.replace(new, path)
+        return True
+    if file_mark(os.stat(new)) == mark:
+        return True
+    _exchanged(new, path)
+    return False
+
+
+def _exchanged(one: str, other: str) -> bool:
+    """Let two files have each other's names, in one step; False where the system cannot do that."""
+    if _RENAMEAT2 is None:
+        return False
+    if _RENAMEAT2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), other)
+
+
+def remove_if_same(path: str, mark: object) -> bool:
+    """Remove a file if it is the one that `file_mark` has marked; False when it is gone, or another one by now.
+
+    It is taken away under another name first, so that nobody can put one in its place between the look and the removal.
+    """
+    taken = f"{path}#{new_ulid()}"
+    try:
+        if file_mark(os.stat(path)) != mark:
+            return False
+        os.rename(path, taken)
+    except FileNotFoundError:
+        return False
+    try:
+        if file_mark(os.stat(taken)) == mark:
+            return True
+        with suppress(FileExistsError):  # a third one has come already, and stays
+            os.link(taken, path)
+        return False
+    finally:
+        _drop(taken)
+
+
+def file_mark(found: os.stat_result) -> object:
+    """What tells a file from every other one that had, or will have, its name."""
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def _fill(path: str, content: bytes) -> None:
@@ -105,7 +185,7 @@ def create_durably(path: str, content: bytes) -> None:
     Raises:
         FileExistsError: it is there; it was not touched.
     """
-    temporary = _written(path, content)
+    temporary = _temporary(path, content)
     try:
         os.link(temporary, path)
     finally:
@@ -113,15 +193,19 @@ def create_durably(path: str, content: bytes) -> None:
     _sync_folder(os.path.dirname(path))
 
 
-def _written(path: str, content: bytes) -> str:
+def _temporary(path: str, content: bytes) -> str:
     """A synced temporary file beside the one to be; the sign in its name keeps it out of listings."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = f"{path}#{new_ulid()}"
-    with open(temporary, "xb") as file:
+    _written(temporary, content)
+    return temporary
+
+
+def _written(path: str, content: bytes) -> None:
+    with open(path, "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return temporary
 
 
 def _sync_folder(folder: str) -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,9 +24,12 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from omnigraph.engine.storage.durability import (
     Durability,
     create_durably,
+    file_mark,
     is_full,
+    remove_if_same,
     replace_durably,
     replace_file,
+    replace_if_same,
     sync_files,
 )
 from omnigraph.engine.storage.layout import is_local
@@ -181,6 +185,63 @@ class ObjectStore:
                 raise _failed(exc, f"writing {path}") from exc
         return True
 
+    def read_marked(self, path: str) -> tuple[str, object] | None:
+        """The whole object, and what tells it from every other one of its name; None when there is none."""
+        try:
+            with step("read_text", path):
+                if self._local:
+                    with open(f"{self.root}/{path}", "rb", buffering=0) as file:
+                        return file.readall().decode(), file_mark(os.fstat(file.fileno()))
+                found = obstore.get(self._store, self._key(path))
+                return bytes(found.bytes()).decode(), found.meta["e_tag"]
+        except (ObjectMissing, FileNotFoundError):
+            return None
+        except (BaseError, OSError, UnicodeDecodeError) as exc:
+            raise _failed(exc, f"reading {path}") from exc
+
+    def replace_if_same(self, path: str, text: str, mark: object) -> bool:
+        """Replace the object that `read_marked` has read; False when it is gone, or another one by now."""
+        with step("write_text", path):
+            try:
+                if self._local:
+                    return replace_if_same(f"{self.root}/{path}", text.encode(), mark, durably=self._syncs)
+                return self._put_if_same(path, text, mark)
+            except ObjectMissing:
+                return False
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"writing {path}") from exc
+
+    def _put_if_same(self, path: str, text: str, mark: object) -> bool:
+        try:
+            obstore.put(self._store, self._key(path), text.encode(), mode={"e_tag": str(mark)})
+        except PreconditionError:
+            # Refused by its own first try, too, whose answer was lost.
+            return self.read_text_if_exists(path) == text
+        except (BaseError, NotImplementedError) as exc:
+            if not is_unsupported(exc):
+                raise
+            # The condition guards a window of one request, without which the store is no less safe than it was.
+            obstore.put(self._store, self._key(path), text.encode())
+        return True
+
+    def delete_if_same(self, path: str, mark: object) -> bool:
+        """Remove the object that `read_marked` has read; False when it is gone, or another one by now.
+
+        Object stores remove unconditionally, so there another may still come between the last look and the removal.
+        """
+        with step("delete", path):
+            try:
+                if self._local:
+                    return remove_if_same(f"{self.root}/{path}", mark)
+                if self.mark(path) != mark:
+                    return False
+                obstore.delete(self._store, self._key(path))
+            except ObjectMissing:
+                return False
+            except (BaseError, OSError) as exc:
+                raise _failed(exc, f"deleting {path}") from exc
+        return True
+
     def require_conditional_puts(self) -> None:
         """Make sure that of two who create one object one is refused, which every commit relies on; asked once.
 
@@ -270,8 +331,7 @@ class ObjectStore:
         """The same of one object; None when there is none."""
         try:
             if self._local:
-                found = os.stat(f"{self.root}/{path}")
-                return (found.st_ino, found.st_mtime_ns, found.st_size)
+                return file_mark(os.stat(f"{self.root}/{path}"))
             return obstore.head(self._store, self._key(path))["e_tag"]
         except (ObjectMissing, FileNotFoundError):
             return None
@@ -401,6 +461,26 @@ class ObjectStore:
                 return
             except (BaseError, OSError) as exc:
                 raise _failed(exc, f"deleting {path}") from exc
+
+    def drop_temporaries(self, folders: Sequence[str], older_than_seconds: float) -> None:
+        """Remove what writes that were killed have left under temporary names; no listing ever shows it.
+
+        A younger one may be somebody's who is about to give it its name. Object stores have none.
+        """
+        if not self._local:
+            return
+        limit = time.time() - older_than_seconds
+        for folder in folders:
+            place = f"{self.root}/{folder}".rstrip("/")
+            try:
+                with os.scandir(place) as entries:
+                    left = [e.path for e in entries if "#" in e.name and e.is_file() and e.stat().st_mtime < limit]
+            except FileNotFoundError:
+                continue  # The folder is not there, or one of them went by itself, and the next time sees the others.
+            except OSError as exc:
+                raise _failed(exc, f"listing {folder}") from exc
+            for path in left:
+                self.delete(path.removeprefix(f"{self.root}/"))
 
     def drop_empty_folder(self, path: str) -> None:
         """Remove a folder that nothing is in; object stores have no folders, and one with something in it stays."""

@@ -43,7 +43,7 @@ from omnigraph.engine.storage.staged import StagedWrite, as_transaction
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.transactions import OPERATION_ID, TransactionInfo, read_transaction
 from omnigraph.engine.storage.translate import translated
-from omnigraph.errors import ConflictError, InternalError, StorageError
+from omnigraph.errors import ConflictError, InternalError, LateCommitError, StorageError
 
 STORAGE_VERSION = "2.2"
 PROBED_VERSIONS = 16
@@ -316,7 +316,7 @@ class TableStore:
 
         Raises:
             ConflictError: the table is not at the base version any more; nothing happened, if the write is strict.
-            InternalError: the commit landed elsewhere than right after its base, which strictness excludes.
+            LateCommitError: it landed behind the commits of others; the caller has to undo it.
         """
         if staged.base_version != base.version and not (staged.keeps_rows and staged.base_version < base.version):
             raise InternalError(f"a write staged on version {staged.base_version} of {base.path} met {base.version}")
@@ -328,9 +328,10 @@ class TableStore:
         if handle.version != base.version + 1:
             if not staged.strict:
                 raise ConflictError(f"another writer committed to {base.path} first — retry")
-            raise InternalError(
-                f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}:"
-                " another program writes to this table"
+            # Lance compares a commit with those since its base, and cleanup has removed some of them.
+            raise LateCommitError(
+                f"a commit to {base.path} became version {handle.version} instead of {base.version + 1}: this process"
+                " stood still, and others have gone on — retry"
             )
         self._sync(handle, [])
         return handle

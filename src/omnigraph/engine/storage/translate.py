@@ -31,6 +31,7 @@ _TRANSIENT = (
     "Connection",
     "connection",
     "error sending request",
+    "response body error",
     "503 Service",
     "SlowDown",
     "InternalError",
