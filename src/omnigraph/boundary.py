@@ -18,6 +18,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from omnigraph.errors import ExecutionError, GraphError, InputError, InternalError
+from omnigraph.interrupts import interrupt_behind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -497,13 +498,11 @@ def _as_ours(exc: Exception) -> GraphError | None:
     """The error of ours that stands for a foreign one; None for one that is not ours to translate.
 
     Raises:
-        KeyboardInterrupt, SystemExit: one of them is behind the error, as when it arrives while a class is made.
+        KeyboardInterrupt, SystemExit: one of them is behind the error.
     """
-    cause: BaseException | None = exc
-    while cause is not None:
-        if isinstance(cause, KeyboardInterrupt | SystemExit):
-            raise cause
-        cause = cause.__cause__
+    interrupt = interrupt_behind(exc)
+    if interrupt is not None:
+        raise interrupt
     missing = (exc.name or "").partition(".")[0] if isinstance(exc, ModuleNotFoundError) else ""
     if missing in EXTRAS:
         return ExecutionError(

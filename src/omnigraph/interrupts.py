@@ -44,6 +44,14 @@ def holding(take: Callable[[], object], body: Callable[[], T], give: Callable[[]
             raise
 
 
+def interrupt_behind(error: BaseException) -> BaseException | None:
+    """The interrupt that an error stands for: one that arrives while a class is made leaves as a `RuntimeError`."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt | SystemExit):
+        cause = cause.__cause__
+    return cause
+
+
 def nothing() -> None:
     """For those who have nothing to take before the body, because it takes as it goes."""
 

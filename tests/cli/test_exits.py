@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from omnigraph import errors
+from omnigraph.cli import main
 from omnigraph.cli.exits import exit_code
 from omnigraph.cli.main import run
 from omnigraph.wire import error_output
@@ -93,3 +94,18 @@ def test_a_line_that_is_not_understood_is_an_object_too_where_json_is_asked_for(
     assert told.err.startswith(f"error: {body['error']}\n")
     assert run([word for word in words if "json" not in word]) == 2
     assert capsys.readouterr().out == ""
+
+
+class Interrupting:
+    """Stands for Ctrl-C that arrives while a module is imported and a class of it is made."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_class_is_made_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "parser_of", lambda verb: type("Made", (), {"name": Interrupting()}))
+    assert run(["version"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"

@@ -23,6 +23,7 @@ import typer.main
 from omnigraph.cli.arguments import settle, wants_json, wants_lines
 from omnigraph.cli.exits import FAILURE, INTERRUPTED, SUCCESS, USAGE, exit_code
 from omnigraph.errors import GraphError, InputError, InternalError
+from omnigraph.interrupts import interrupt_behind
 
 TRACEBACK = "OMNIGRAPH_TRACEBACK"
 """The variable that makes errors appear with the place they come from, for whoever works on the code."""
@@ -108,8 +109,7 @@ def run(words: Sequence[str]) -> int:
         typer.echo("Run the command with --help to see how it is used.", err=True)
         return refusal.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("error: interrupted", err=True)
-        return INTERRUPTED
+        return _interrupted()
     except GraphError as error:
         if os.environ.get(TRACEBACK):
             raise
@@ -123,6 +123,8 @@ def run(words: Sequence[str]) -> int:
             _let_go_of_output()
             typer.echo(f"error: the output cannot be written: {(error.strerror or 'it failed').lower()}", err=True)
             return FAILURE
+        if isinstance(interrupt_behind(error), KeyboardInterrupt):
+            return _interrupted()
         # The last door: a bug of ours is a sentence too, and never a traceback.
         if os.environ.get(TRACEBACK):
             raise
@@ -130,6 +132,11 @@ def run(words: Sequence[str]) -> int:
             f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where it happened)"
         )
         return report(cause, line.words)
+
+
+def _interrupted() -> int:
+    typer.echo("error: interrupted", err=True)
+    return INTERRUPTED
 
 
 def _is_text(word: str) -> bool:
