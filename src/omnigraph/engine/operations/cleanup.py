@@ -41,8 +41,6 @@ from omnigraph.ids import MAIN, SCHEMA_LOCK_BRANCH, TableKey, overlaps
 
 _log = logging.getLogger(__name__)
 BRANCH_WAIT_SECONDS = 10.0
-_TEMPORARIES_IN = ("", layout.RECOVERY_DIR, layout.WRITERS_DIR, layout.TAGS_DIR, layout.REQUESTS_DIR)
-"""Where small files are written under temporary names first, which a killed process leaves behind."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def _holding_mutexes(context: GraphContext, bounds: _Bounds, lock: BranchLock) -
         tables.append(_clean(context, snapshots, protected, key, bounds))
     lock.check()
     tables.extend(_drop_orphan_tables(context))
-    context.store.objects.drop_temporaries(_TEMPORARIES_IN, policy.GRACE_SECONDS)
+    context.store.objects.drop_temporaries(layout.SMALL_FILES_IN, policy.GRACE_SECONDS)
     lock.check()
     return CleanupReport(tuple(tables), _forget_states(context, left_over))
 

@@ -30,6 +30,8 @@ TAGS_DIR = "__tags"
 CACHE_DIR = "_cache"
 REQUESTS_DIR = "__requests"
 """Where servers note which keyed requests they have answered."""
+SMALL_FILES_IN = ("", RECOVERY_DIR, WRITERS_DIR, TAGS_DIR, REQUESTS_DIR)
+"""Where small files are written under temporary names first, which a killed process leaves behind."""
 
 ROOT_NAMES = frozenset(
     {
