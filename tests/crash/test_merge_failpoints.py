@@ -28,7 +28,9 @@ AFTER = (failpoints.MUTATION_POST_FINALIZE, failpoints.PUBLISH_AFTER_COMMIT)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", always_first(1, sorted(MERGES.keys() - {NO_EFFECT}, key=lambda name: name != PARTED)))
+@pytest.mark.parametrize(
+    "name", always_first(1, sorted(MERGES.keys() - {NO_EFFECT}, key=lambda name: (name != PARTED, name)))
+)
 @pytest.mark.parametrize("window", [*BEFORE, *AFTER])
 def test_a_merge_that_dies_is_whole_or_absent(name: str, window: str, to_merge: dict[str, Path], scratch: Path) -> None:
     write = MERGES[name]
