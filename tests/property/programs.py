@@ -271,7 +271,7 @@ conditions: st.SearchStrategy[q.ConditionSyntax] = opaque(
 def is_writable(condition: q.ConditionSyntax) -> bool:
     """A bare variable before a word, or a name that reads like an operator, would be read as something else."""
     text = condition_text(condition)
-    return not re.match(r"\\$[a-z_][A-Za-z0-9_]* [a-z<]", text) and not re.search(r"\\bnot\\b", _without_not(condition))
+    return not re.match(r"\$[a-z_][A-Za-z0-9_]* [a-z]", text) and not re.search(r"\bnot\b", _without_not(condition))
 
 
 def _without_not(condition: q.ConditionSyntax) -> str:
