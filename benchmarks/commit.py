@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -349,10 +350,10 @@ def real_graph(folder: Path, keep: Path | None, rounds: int, scale: float) -> No
 def _in_turn(what: str, work: dict[str, Callable[[int], None]], rounds: int, programs: dict[str, Any]) -> None:
     wall: dict[str, list[float]] = {name: [] for name in work}
     cpu: dict[str, list[float]] = {name: [] for name in work}
-    warm, order = 40, list(work.items())
+    warm, order, chance = 40, list(work.items()), random.Random(7)
     for number in range(rounds + warm):
-        # Nobody always follows the same one, which may leave caches warm or files to be written.
-        order = [*order[1:], order[0]]
+        # Nobody always follows the same one, which may leave caches cold or files to be written.
+        chance.shuffle(order)
         for name, do in order:
             began, spent = time.perf_counter(), time.thread_time()
             do(number)
