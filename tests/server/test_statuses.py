@@ -140,6 +140,14 @@ def test_open_servers_refuse_to_list_graphs(open_server: InProcess) -> None:
     assert is_error(open_server.get("/graphs"), 403, "forbidden")
 
 
+def test_one_policy_file_may_do_for_a_graph_and_its_server(serve: Callable[..., InProcess]) -> None:
+    both = f"{POLICY}  - {{id: list, allow: {{actors: {{group: admins}}, actions: [graph_list]}}}}\n"
+    server = serve(access=Access(Tokens.of(ACTORS), Policy.parse(both, kind="graph")))
+    assert [one["graph_id"] for one in server.get("/graphs", token="token-ana").json()["graphs"]] == ["default"]
+    assert is_error(server.get("/graphs", token="token-bo"), 403, "forbidden")
+    assert server.post("query", {"query": PEOPLE}, token="token-bo").status_code == 200
+
+
 def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     server = serve(access=policed())
     assert [one["graph_id"] for one in server.get("/graphs", token="token-ana").json()["graphs"]] == ["default"]
