@@ -159,6 +159,8 @@ def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     assert made.json()["actor_id"] == "act-bo"
     assert is_error(server.post("load", {"data": LINE, "branch": "lost"}, token="token-bo"), 404, "not_found")
     assert is_error(server.post("branches/merge", {"source": "draft"}, token="token-bo"), 403, "forbidden")
+    foretold = server.post("branches/merge", {"source": "draft", "dry_run": True}, token="token-bo")
+    assert foretold.json()["outcome"] == "fast_forward"
     merged = server.post("branches/merge", {"source": "draft", "delete_branch": True}, token="token-ana").json()
     assert (merged["outcome"], merged["actor_id"], merged["branch_deleted"]) == ("fast_forward", "act-ana", True)
     listed = [one["name"] for one in server.get("queries", token="token-bo").json()["queries"]]
