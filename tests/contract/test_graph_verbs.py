@@ -189,6 +189,7 @@ def test_branches_and_merges_are_the_same(pair: Pair) -> None:
     pair.same(
         lambda graph: [change.to_json() for change in graph.diff("main", "work/a", values="full", kinds=["node"])]
     )
+    pair.same(lambda graph: repr(graph.branches.diff("work/a")).splitlines()[1:])
     pair.same(lambda graph: (len(graph.branches.diff("work/a")), graph.branches.diff("work/a").updated))
     pair.same(lambda graph: known(branch_output(graph.branches.show("work/a"))))
     pair.same(lambda graph: known(branch_output(graph.branches.show("main", "work/a"))))
