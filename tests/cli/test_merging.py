@@ -97,6 +97,16 @@ def test_a_file_of_resolutions_settles_conflicts(graph: Graph, tmp_path: Path) -
     assert ada.to_pylist() == [{"age": 40, "city": "London"}]
 
 
+def test_a_decision_that_is_none_is_named_by_its_line(graph: Graph, tmp_path: Path) -> None:
+    disagree(graph)
+    listed = tmp_path / "conflicts.jsonl"
+    call("branch", "conflicts", "review", "--store", graph.uri, "--out", listed)
+    listed.write_text(f"\n{json.dumps({**json.loads(listed.read_text()), 'take': 'thiers'})}\n")
+    done = call("branch", "merge", "review", "--store", graph.uri, "--resolve", listed)
+    assert done.code == 1
+    assert f"{listed}, line 2: a conflict is resolved by" in done.err
+
+
 def test_a_file_of_resolutions_may_hold_any_text(graph: Graph, tmp_path: Path) -> None:
     """Other ends of lines than those of the file are part of a value."""
     change = "query q($city: String) { update Person set { city: $city } where name = $name }"

@@ -49,7 +49,7 @@ def query_text(path: str | None, inline: str | None) -> str:
             raise InputError("the text of -e is empty")
         return inline
     if path is None:
-        raise InputError("no query given: pass --query <file> or -e <text>; stored queries belong to a cluster")
+        raise InputError("no query given: pass --query <file> or -e <text>; stored queries belong to a server")
     return read_text(path, what="query file")
 
 
