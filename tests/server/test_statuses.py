@@ -178,6 +178,15 @@ def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     assert is_error(unknown, 404, "not_found")
 
 
+@pytest.mark.parametrize("name", ["snapshot", "at"])
+def test_an_earlier_state_is_read_by_either_name(open_server: InProcess, name: str) -> None:
+    first = open_server.get("commits").json()["commits"][-1]["graph_commit_id"]
+    now = open_server.post("query", {"query": PEOPLE}).json()
+    then = open_server.post("query", {"query": PEOPLE, name: first}).json()
+    assert then["row_count"] == 0 < now["row_count"]
+    assert then["target"]["snapshot"] == first
+
+
 @pytest.mark.parametrize(("path", "body"), WITH_BODY, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_malformed_body_is_refused_in_our_shape(open_server: InProcess, path: str, body: Any) -> None:
     json_type = {"Content-Type": "application/json"}
