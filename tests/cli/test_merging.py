@@ -41,6 +41,8 @@ def test_a_merge_says_what_it_did(graph: Graph) -> None:
 def test_conflicts_are_shown_side_by_side_and_change_nothing(graph: Graph) -> None:
     disagree(graph)
     before = graph.snapshot().head
+    foretold = call("branch", "merge", "review", "--dry-run", "--store", graph.uri)
+    assert foretold.out.splitlines()[0] == "merging review into main would be: refused"
     refused = call("branch", "merge", "review", "--store", graph.uri)
     assert refused.code == 3
     assert refused.out.splitlines() == [

@@ -218,7 +218,8 @@ def read_resolutions(path: str) -> list[dict[str, Any]]:
 
 def plan_lines(plan: MergePlan) -> Iterator[str]:
     """What a merge would do."""
-    yield f"merging {plan.source} into {plan.target} would be: {plan.outcome}"
+    outcome = "refused" if plan.conflicts_total else plan.outcome
+    yield f"merging {plan.source} into {plan.target} would be: {outcome}"
     yield from _type_lines(plan)
     if plan.conflicts_total:
         yield ""

@@ -91,7 +91,8 @@ class MergePlan(Shown):
     engine_reason: str = ""
 
     def _table(self) -> Table:
-        return self.table(f"merging {self.source} into {self.target} would be: {self.outcome}")
+        outcome = "refused" if self.conflicts_total else self.outcome
+        return self.table(f"merging {self.source} into {self.target} would be: {outcome}")
 
     def table(self, caption: str) -> Table:
         """What the target gets of each type, and how many conflicts of which kinds there are."""
