@@ -145,7 +145,8 @@ def _place_hints(text: str, position: int, rest: str, before: str) -> Iterator[t
     yield rest.startswith("{") and bool(re.search(r"\breturn\s*$", before)), "the match before it has no '}'"
     yield rest.startswith("order") and "limit" in before, "order comes before limit"
     yield bool(re.match(r"(?i)(?:create|merge|upsert|add)\s+[A-Z]", rest)), "write 'insert Person { … }'"
-    yield bool(re.match(r"(?i)(?:remove|detach|drop|from)\b", rest)), "write 'delete Person where …'"
+    removes = re.match(r"(?i)(?:remove|detach)\b", rest) or (rest.startswith("from") and before.endswith("delete "))
+    yield bool(removes), "write 'delete Person where …'"
     yield bool(re.match(r"set\b", rest)), "write 'update Person set { … } where …', or 'update $p set { … }'"
 
 
