@@ -19,7 +19,7 @@ from omnigraph.client import RemoteGraph
 from omnigraph.client import verbs as client_verbs
 from omnigraph.client.changes import RemoteChanges
 from omnigraph.client.verbs import RemoteBranches, RemoteHistory, RemoteMaintenance, RemoteSchema, RemoteTags
-from omnigraph.errors import ExecutionError, GraphError, InputError, MergeConflictError
+from omnigraph.errors import ExecutionError, GraphError, GraphNotFoundError, InputError, MergeConflictError
 from omnigraph.graph import Graph
 from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs, TagVerbs
 from omnigraph.wire import branch_output, commit_output, snapshot_output, tag_output
@@ -389,6 +389,8 @@ def test_addresses_that_are_none_are_refused() -> None:
             omnigraph.connect(address)
     with pytest.raises(InputError, match="belong to a server"):
         omnigraph.connect("some/folder", token="x")
+    with pytest.raises(GraphNotFoundError, match="a server begins with http://"):
+        omnigraph.connect("localhost:8080")
     with pytest.raises(InputError, match="leave them out"):
         omnigraph.connect("http://h", durability="full")
 
