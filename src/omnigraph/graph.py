@@ -242,11 +242,11 @@ class Graph(Libraries):
         `mode` is `append` (ids must be new), `merge` (existing entities are replaced), `update` (existing entities get
         the given columns and keep the others) or `overwrite` (the types in the source hold exactly the source).
         `engine` is `local`, `spark`, or `auto`, which decides by size. `columns` maps properties to columns by type.
-        `progress` is called with the progress of the load. `errors_to` is a file that receives every violation.
-        `spark`, `master` and `conf` say where Spark runs. A load survives a power cut once it returns;
-        `durability="fast"` leaves syncing to the operating system. `lenient` accepts a file of JSON as earlier
-        releases wrote it: objects over several lines, unknown fields, other spellings of ids. `message` is the message
-        of the commit.
+        `progress` is called with the progress of the load. `errors_to` is a file that receives every violation,
+        for which the load runs on Spark. `spark`, `master` and `conf` say where Spark runs. A load survives a power
+        cut once it returns; `durability="fast"` leaves syncing to the operating system. `lenient` accepts a file of
+        JSON as earlier releases wrote it: objects over several lines, unknown fields, other spellings of ids.
+        `message` is the message of the commit.
 
         Raises:
             ConstraintError: the data breaks a rule, or `update` met an id that does not exist; nothing changed.

@@ -82,7 +82,10 @@ def connect(
 
         return connect_remote(uri, token=token, graph=graph, read_only=read_only)  # type: ignore[return-value]
     if token is not None or graph is not None:
-        raise InputError("token and graph belong to a server, and this is the address of a store: leave them out")
+        raise InputError(
+            "token and graph belong to a server, whose address begins with http:// or https://, and this is the address"
+            " of a store: leave them out"
+        )
     return stored.connect(
         uri,
         read_only=read_only,

@@ -56,6 +56,21 @@ class Table(Struct, frozen=True):
         return [any(_is_number(value) for value in column) and _all_numbers(column) for column in columns]
 
 
+class Shown:
+    """What is a table at a prompt and in a notebook."""
+
+    __slots__ = ()
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self._table().to_html()
+
+
 def _all_numbers(column: Iterable[Any]) -> bool:
     return all(value in (None, "") or _is_number(value) for value in column)
 

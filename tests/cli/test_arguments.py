@@ -23,6 +23,12 @@ def test_a_line_without_a_verb_is_left_alone(words: list[str]) -> None:
     assert line.verb is None
 
 
+def test_help_is_a_word_as_well() -> None:
+    assert settle(["help"]).words == ("--help",)
+    assert settle(["help", "branch", "merge"]).words == ("branch", "merge", "--help")
+    assert settle(["query", "help"]).words == ("query", "help")
+
+
 @pytest.mark.parametrize("old", sorted(DEPRECATED_VERBS))
 def test_an_older_spelling_works_and_warns_once(old: tuple[str, ...]) -> None:
     line = settle([*old, "--mode", "append", "g.omni"])

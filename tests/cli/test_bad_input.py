@@ -40,6 +40,12 @@ def tree(path: Path) -> list[str]:
     return sorted(str(each.relative_to(path)) for each in path.rglob("*")) if path.exists() else []
 
 
+def test_a_wrong_choice_and_a_load_of_nothing(tmp_path: Path) -> None:
+    wrong = call("load", "--mode", "upsert", tmp_path / "g.omni", "people.jsonl")
+    assert wrong.err.startswith("error: Invalid value for '--mode': 'upsert' is not one of 'append', 'merge'")
+    refused(call("load", "people.csv", "--type", "Person"), 1, "name the files behind the graph")
+
+
 def test_an_unknown_schema_file(tmp_path: Path) -> None:
     refused(call("init", "--schema", tmp_path / "nope.pg", tmp_path / "g.omni"), 1, "no such file")
     assert not (tmp_path / "g.omni").exists()

@@ -43,6 +43,19 @@ def test_a_message_is_given_with_m_and_listed_by_its_first_line(root: Path) -> N
     assert "error: " in refused.err
 
 
+def test_one_commit_is_shown_with_its_time_as_other_commands_take_it(root: Path) -> None:
+    call("branch", "create", "b", root)
+    add(root, "ann", "--branch", "b")
+    call("branch", "merge", "b", "--store", root)
+    newest = call("commit", "list", root).out.splitlines()[0]
+    commit, _, _, at, *_ = newest.split()
+    shown = call("commit", "show", commit, root).out.splitlines()
+    assert f"created_at: {at.removeprefix('at=')}" in shown
+    assert "manifest_branch: null" in shown
+    (properties,) = (json.loads(line.removeprefix("properties: ")) for line in shown if line.startswith("properties: "))
+    assert properties["merge.source"] == "b"
+
+
 def test_the_feed_on_the_command_line(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "base.jsonl"
     add(root, "ann")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.program import call
 
 from omnigraph.cli.inputs import parameters, query_files, query_text, read_text
 from omnigraph.errors import InputError
@@ -35,6 +36,18 @@ def test_a_program_comes_from_exactly_one_place(tmp_path: Path) -> None:
     for path, inline, says in [("q", "e", "mutually"), (None, None, "no query"), (None, " ", "empty")]:
         with pytest.raises(InputError, match=says):
             query_text(path, inline)
+
+
+def test_the_text_on_the_line_may_be_a_body_alone(tmp_path: Path) -> None:
+    assert query_text(None, "query q() { }") == "query q() { }"
+    assert query_text(None, "MATCH (p) RETURN p") == "MATCH (p) RETURN p"
+    (tmp_path / "g.pg").write_text("node Person { name: String @key }")
+    call("init", "--schema", tmp_path / "g.pg", tmp_path / "g.omni")
+    done = call("mutate", tmp_path / "g.omni", "-e", 'insert Person { name: "ann" }')
+    assert done.out == "changed main via inline: 1 nodes, 0 edges\n"
+    body = "match { $p: Person } return { $p.name } // all"
+    found = call("query", tmp_path / "g.omni", "-e", body, "--format", "csv")
+    assert found.out == "p.name\nann\n"
 
 
 def test_parameters_are_one_json_object(tmp_path: Path) -> None:

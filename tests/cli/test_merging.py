@@ -41,6 +41,8 @@ def test_a_merge_says_what_it_did(graph: Graph) -> None:
 def test_conflicts_are_shown_side_by_side_and_change_nothing(graph: Graph) -> None:
     disagree(graph)
     before = graph.snapshot().head
+    foretold = call("branch", "merge", "review", "--dry-run", "--store", graph.uri)
+    assert foretold.out.splitlines()[0] == "merging review into main would be: refused"
     refused = call("branch", "merge", "review", "--store", graph.uri)
     assert refused.code == 3
     assert refused.out.splitlines() == [
@@ -95,6 +97,16 @@ def test_a_file_of_resolutions_settles_conflicts(graph: Graph, tmp_path: Path) -
     assert json.loads(done.out)["resolved"] == {"set": 1}
     ada = graph.query('query q() { match { $p: Person { name: "ada" } } return { $p.age as age, $p.city as city } }')
     assert ada.to_pylist() == [{"age": 40, "city": "London"}]
+
+
+def test_a_decision_that_is_none_is_named_by_its_line(graph: Graph, tmp_path: Path) -> None:
+    disagree(graph)
+    listed = tmp_path / "conflicts.jsonl"
+    call("branch", "conflicts", "review", "--store", graph.uri, "--out", listed)
+    listed.write_text(f"\n{json.dumps({**json.loads(listed.read_text()), 'take': 'thiers'})}\n")
+    done = call("branch", "merge", "review", "--store", graph.uri, "--resolve", listed)
+    assert done.code == 1
+    assert f"{listed}, line 2: a conflict is resolved by" in done.err
 
 
 def test_a_file_of_resolutions_may_hold_any_text(graph: Graph, tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_data_is_dropped_only_with_consent(root: Path, tmp_path: Path) -> None:
     refused = call(*words)
     assert refused.code != 0
     assert "[OG-DS-104] node:Person.fax: dropping it takes the data of 3 rows" in refused.err
+    assert "--yes" in refused.err
     plan = call("schema", "plan", "--schema", tmp_path / "next.pg", root)
     assert "- drop property 'Person.fax' of node 'Person' (soft mode): 3 rows" in plan.out.splitlines()
     assert "applied: yes" in call(*words, "--yes").out

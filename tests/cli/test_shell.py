@@ -153,6 +153,15 @@ def test_the_prompt_completes_keeps_history_and_survives_errors(root: Path, tmp_
     words = [str(PROGRAM), "shell", str(root), "--format", "csv"] if PROGRAM.exists() else []
     command, *arguments = words or [sys.executable, "-m", "omnigraph.cli.main", "shell", str(root), "--format", "csv"]
     child = pexpect.spawn(command, arguments, env=environment, encoding="utf-8", timeout=20, dimensions=(40, 160))
+    child.expect("help lists the commands")
+    child.expect("main>")
+    child.send("help\r")
+    child.expect("leave, as the end")
+    child.expect("main>")
+    child.send(".sch\t")
+    child.expect("ema")  # Although the line above was a command, which has no ';'.
+    child.send("\r")
+    child.expect("node Person")
     child.expect("main>")
     child.send("match { $p: Pers\t")
     child.expect("on")
@@ -169,7 +178,7 @@ def test_the_prompt_completes_keeps_history_and_survives_errors(root: Path, tmp_
     child.send("return { count($p) as n };\r")
     child.expect("1")
     child.expect("main>")
-    child.send(".quit\r")
+    child.send("exit\r")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0

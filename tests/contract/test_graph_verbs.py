@@ -19,7 +19,7 @@ from omnigraph.client import RemoteGraph
 from omnigraph.client import verbs as client_verbs
 from omnigraph.client.changes import RemoteChanges
 from omnigraph.client.verbs import RemoteBranches, RemoteHistory, RemoteMaintenance, RemoteSchema, RemoteTags
-from omnigraph.errors import ExecutionError, GraphError, InputError, MergeConflictError
+from omnigraph.errors import ExecutionError, GraphError, GraphNotFoundError, InputError, MergeConflictError
 from omnigraph.graph import Graph
 from omnigraph.verbs import BranchVerbs, HistoryVerbs, MaintenanceVerbs, SchemaVerbs, TagVerbs
 from omnigraph.wire import branch_output, commit_output, snapshot_output, tag_output
@@ -189,6 +189,7 @@ def test_branches_and_merges_are_the_same(pair: Pair) -> None:
     pair.same(
         lambda graph: [change.to_json() for change in graph.diff("main", "work/a", values="full", kinds=["node"])]
     )
+    pair.same(lambda graph: repr(graph.branches.diff("work/a")).splitlines()[1:])
     pair.same(lambda graph: (len(graph.branches.diff("work/a")), graph.branches.diff("work/a").updated))
     pair.same(lambda graph: known(branch_output(graph.branches.show("work/a"))))
     pair.same(lambda graph: known(branch_output(graph.branches.show("main", "work/a"))))
@@ -269,6 +270,7 @@ def test_tags_and_undone_commits_are_the_same(pair: Pair) -> None:
 
 
 def test_schemas_are_the_same(pair: Pair) -> None:
+    pair.same(lambda graph: repr(graph.schema))
     wider = pair.direct.schema.source.replace("    age: I32?\n", WIDER)
     pair.same(lambda graph: graph.schema.source)
     pair.same(lambda graph: graph.schema.plan(wider))
@@ -387,6 +389,8 @@ def test_addresses_that_are_none_are_refused() -> None:
             omnigraph.connect(address)
     with pytest.raises(InputError, match="belong to a server"):
         omnigraph.connect("some/folder", token="x")
+    with pytest.raises(GraphNotFoundError, match="a server begins with http://"):
+        omnigraph.connect("localhost:8080")
     with pytest.raises(InputError, match="leave them out"):
         omnigraph.connect("http://h", durability="full")
 

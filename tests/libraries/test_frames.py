@@ -273,6 +273,7 @@ def test_names_that_are_nearly_right_are_answered_with_the_right_ones(tmp_path: 
         for call, words in (
             (lambda: graph.load(pa.table({"nme": ["ann"]}), type="Person"), "no property 'nme'; did you mean 'name'?"),
             (lambda: graph.load({"name": ["ann"], "age": [3]}), "'name' is not a type of this schema, which has Kn"),
+            (lambda: graph.load({"Persn": [{"name": "ann"}]}), "which has Knows, Person; did you mean 'Person'?"),
             (lambda: graph.table("Persons"), "no type 'Persons'; did you mean 'Person'?"),
             (lambda: graph.numbered(["Know"]), "no edge type 'Know'; did you mean 'Knows'?"),
             (lambda: graph.to_networkx(nodes={"Persn": ["ann"]}), "no node type 'Persn'; did you mean 'Person'?"),
@@ -280,5 +281,7 @@ def test_names_that_are_nearly_right_are_answered_with_the_right_ones(tmp_path: 
             with pytest.raises(InputError) as caught:
                 call()
             assert words in caught.value.message
+        with pytest.raises(ConstraintError, match="record 2: age: a number is not finite"):
+            graph.load([{"name": "ann", "age": 3}, {"name": "bob", "age": float("nan")}], type="Person")
     with pytest.raises(SchemaError, match=r"endpoint Persn, .*; did you mean 'Person'\?"):
         omnigraph.create(tmp_path / "h.omni", schema.replace("-> Person", "-> Persn"))

@@ -140,6 +140,14 @@ def test_open_servers_refuse_to_list_graphs(open_server: InProcess) -> None:
     assert is_error(open_server.get("/graphs"), 403, "forbidden")
 
 
+def test_one_policy_file_may_do_for_a_graph_and_its_server(serve: Callable[..., InProcess]) -> None:
+    both = f"{POLICY}  - {{id: list, allow: {{actors: {{group: admins}}, actions: [graph_list]}}}}\n"
+    server = serve(access=Access(Tokens.of(ACTORS), Policy.parse(both, kind="graph")))
+    assert [one["graph_id"] for one in server.get("/graphs", token="token-ana").json()["graphs"]] == ["default"]
+    assert is_error(server.get("/graphs", token="token-bo"), 403, "forbidden")
+    assert server.post("query", {"query": PEOPLE}, token="token-bo").status_code == 200
+
+
 def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     server = serve(access=policed())
     assert [one["graph_id"] for one in server.get("/graphs", token="token-ana").json()["graphs"]] == ["default"]
@@ -151,6 +159,8 @@ def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     assert made.json()["actor_id"] == "act-bo"
     assert is_error(server.post("load", {"data": LINE, "branch": "lost"}, token="token-bo"), 404, "not_found")
     assert is_error(server.post("branches/merge", {"source": "draft"}, token="token-bo"), 403, "forbidden")
+    foretold = server.post("branches/merge", {"source": "draft", "dry_run": True}, token="token-bo")
+    assert foretold.json()["outcome"] == "fast_forward"
     merged = server.post("branches/merge", {"source": "draft", "delete_branch": True}, token="token-ana").json()
     assert (merged["outcome"], merged["actor_id"], merged["branch_deleted"]) == ("fast_forward", "act-ana", True)
     listed = [one["name"] for one in server.get("queries", token="token-bo").json()["queries"]]
@@ -166,6 +176,15 @@ def test_a_policy_decides_each_request(serve: Callable[..., InProcess]) -> None:
     assert server.ask("DELETE", "tags/t", token="token-ana").status_code == 200
     unknown = server.post("query", {"query": PEOPLE, "snapshot": "01K3Z900000000000000000000"}, token="token-bo")
     assert is_error(unknown, 404, "not_found")
+
+
+@pytest.mark.parametrize("name", ["snapshot", "at"])
+def test_an_earlier_state_is_read_by_either_name(open_server: InProcess, name: str) -> None:
+    first = open_server.get("commits").json()["commits"][-1]["graph_commit_id"]
+    now = open_server.post("query", {"query": PEOPLE}).json()
+    then = open_server.post("query", {"query": PEOPLE, name: first}).json()
+    assert then["row_count"] == 0 < now["row_count"]
+    assert then["target"]["snapshot"] == first
 
 
 @pytest.mark.parametrize(("path", "body"), WITH_BODY, ids=lambda value: value if isinstance(value, str) else "")

@@ -18,9 +18,10 @@ from omnigraph import create
 from omnigraph.engine.ingest import choice, quick
 from omnigraph.engine.ingest.choice import choose_by_size, choose_engine
 from omnigraph.engine.operations.export import export_lines
-from omnigraph.errors import GraphError
+from omnigraph.errors import ExecutionError, GraphError
 from omnigraph.graph import Graph
 from omnigraph.pipeline import merge
+from omnigraph.pipeline.job import spark_errors
 
 pytestmark = pytest.mark.spark
 
@@ -125,3 +126,13 @@ def test_auto_chooses_by_source_and_size(tmp_path: Path, spark: Any, monkeypatch
     result = graph.load(path)
     assert (result.engine, "more than this process should hold" in result.reason) == ("spark", True)
     assert json.loads(content(graph)[0])["data"]["id"] == "a"
+
+
+def test_a_worker_of_another_python_is_told_of(spark: Any) -> None:
+    def alone(batches: Any) -> Any:
+        import a_package_that_only_the_driver_has  # noqa: F401  # type: ignore[import-not-found]
+
+        yield from batches
+
+    with pytest.raises(ExecutionError, match=r"No module named .* in a worker: set PYSPARK_PYTHON"), spark_errors():
+        spark.range(1).mapInArrow(alone, "id long").collect()

@@ -90,6 +90,22 @@ def test_history_is_a_table_with_times_and_messages(graph: omnigraph.Graph) -> N
     assert repr(commits).splitlines()[-1] == f"… {len(commits) - 50:,} more"
 
 
+def test_differences_and_merges_are_tables_of_counts(graph: omnigraph.Graph) -> None:
+    graph.branches.create("b")
+    graph.mutate('query q() { insert Town { name: "x" } update Person set { age: 1 } where true }', branch="b")
+    counts = [["node", "Person", "0", "1,250", "0"], ["node", "Town", "1", "0", "0"]]
+    difference = graph.branches.diff("b")
+    assert Cells(difference._repr_html_()).rows == [["kind", "type", "+", "~", "-"], *counts]
+    assert repr(difference).splitlines()[0] == f"from {difference.older.head} to {difference.newer.head}"
+    assert repr(graph.branches.plan_merge("b")).splitlines()[0] == "merging b into main would be: fast_forward"
+    graph.mutate('query q() { update Person set { age: 2 } where name = "p0001" }')
+    refused = repr(graph.branches.plan_merge("b")).splitlines()
+    assert (refused[0], refused[-1]) == ("merging b into main would be: refused", "in conflict: 1 divergent_update")
+    merged = graph.branches.merge("b", strategy="ours")
+    assert repr(merged).splitlines()[0] == f"merged b into main: merged, commit {merged.commit_id}"
+    assert Cells(merged._repr_html_()).rows[2][:3] == ["node", "Town", "1"]
+
+
 def test_an_explanation_is_a_table_with_its_facts(graph: omnigraph.Graph) -> None:
     found = graph.explain("query q() { match { $p: Person $p.age > 3 } return { $p.name } }", analyze=True)
     assert repr(found) == found.to_text()

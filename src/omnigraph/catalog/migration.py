@@ -219,7 +219,10 @@ class _Properties(Struct, dict=True):
             if self._can_become(before, after):
                 yield from self._retyped(before, after)
             else:
-                reason = f"its type changes from {before.type} to {after.type}"
+                way = "add a property of the new type, fill it and drop this one"
+                if name in self.key:
+                    way = "a key keeps its type"
+                reason = f"its type changes from {before.type} to {after.type}: {way}"
                 refusals[name] = UnsupportedChange(self._entity(name), reason, PROPERTY_TYPE_CHANGED)
             if _text(before) != _text(after):
                 yield SetDefault(self.kind, self.owner, name, _text(after))

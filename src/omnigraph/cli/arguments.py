@@ -42,11 +42,15 @@ class CommandLine(Struct, frozen=True):
 
 
 def settle(words: Sequence[str]) -> CommandLine:
-    """Move leading global flags behind the verb, and replace an older spelling by today's.
+    """Move leading global flags behind the verb, replace an older spelling by today's, and take `help` for `--help`.
 
     >>> settle(["--store", "g.omni", "query", "-e", "…"]).words
     ('query', '-e', '…', '--store', 'g.omni')
+    >>> settle(["help", "branch", "merge"]).words
+    ('branch', 'merge', '--help')
     """
+    if words and words[0] == "help":
+        return CommandLine((*words[1:], "--help"))
     leading, rest = _split_leading(words)
     if not rest:
         return CommandLine(tuple(words))

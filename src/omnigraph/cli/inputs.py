@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from omnigraph.errors import InputError
 
 STDIN = "-"
+_BODY = re.compile(r"\s*(?:match|insert|update|delete)\b")
 
 
 def read_text(path: str, *, what: str) -> str:
@@ -39,6 +41,11 @@ def read_text(path: str, *, what: str) -> str:
 def query_text(path: str | None, inline: str | None) -> str:
     """The program of `query` and `mutate`: from `--query` or from `-e`, and from exactly one of them.
 
+    The text of `-e` may be the body of a query alone.
+
+    >>> query_text(None, "match { $p: Person } return { $p.name }")
+    'query inline() { match { $p: Person } return { $p.name }\\n}'
+
     Raises:
         InputError: neither or both are given, or the inline text is blank.
     """
@@ -47,9 +54,10 @@ def query_text(path: str | None, inline: str | None) -> str:
     if inline is not None:
         if not inline.strip():
             raise InputError("the text of -e is empty")
-        return inline
+        # The brace is on a line of its own, because the body may end with a comment.
+        return f"query inline() {{ {inline}\n}}" if _BODY.match(inline) else inline
     if path is None:
-        raise InputError("no query given: pass --query <file> or -e <text>; stored queries belong to a cluster")
+        raise InputError("no query given: pass --query <file> or -e <text>; stored queries belong to a server")
     return read_text(path, what="query file")
 
 

@@ -105,7 +105,8 @@ def run(words: Sequence[str]) -> int:
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else SUCCESS
     except typer.TyperException as refusal:
-        report(InputError(refusal.format_message()), line.words)
+        # The parser tells of a wrong choice in the words of the exception behind it.
+        report(InputError(refusal.format_message().replace("Value error, ", "")), line.words)
         typer.echo("Run the command with --help to see how it is used.", err=True)
         return refusal.exit_code
     except (typer.Abort, KeyboardInterrupt):

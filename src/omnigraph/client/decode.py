@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.engine.changes.images import Change, Image, Op
-from omnigraph.engine.manifest.listed import state_table
+from omnigraph.engine.manifest.listed import counts_table, state_table
 from omnigraph.engine.manifest.records import MESSAGE, WRITES, CommitRecord, CommitWrite, TableEntry
 from omnigraph.engine.manifest.tags import Tag
 from omnigraph.engine.operations.branch import BranchInfo
@@ -24,7 +24,7 @@ from omnigraph.errors import InternalError, SchemaError
 from omnigraph.ids import CommitId, TableKey
 from omnigraph.plan.explain import Explanation
 from omnigraph.results import TableRows
-from omnigraph.shown import Table
+from omnigraph.shown import Shown, Table
 
 
 def fetched_rows(body: bytes) -> TableRows:
@@ -37,19 +37,13 @@ def fetched_rows(body: bytes) -> TableRows:
 
 
 @dataclass(frozen=True, repr=False)
-class RemoteSnapshot:
+class RemoteSnapshot(Shown):
     """A state of a graph as a server describes it."""
 
     branch: str
     version: int
     head: CommitId | None
     entries: Mapping[TableKey, TableEntry]
-
-    def __repr__(self) -> str:
-        return self._table().to_text()
-
-    def _repr_html_(self) -> str:
-        return self._table().to_html()
 
     def _table(self) -> Table:
         return state_table(f"{self.branch} at {self.head or self.id}, version {self.version}", self.entries)
@@ -236,8 +230,8 @@ class TypeCounts:
     deleted: int
 
 
-@dataclass(frozen=True)
-class RemoteDiff:
+@dataclass(frozen=True, repr=False)
+class RemoteDiff(Shown):
     """What it takes to get from an older state to a newer one; iterating gives the changes."""
 
     older: RemoteSnapshot
@@ -245,6 +239,11 @@ class RemoteDiff:
     types: tuple[TypeCounts, ...]
     schema_steps: tuple[RemoteStep, ...]
     changes: tuple[Change, ...]
+
+    def _table(self) -> Table:
+        older, newer = (state.head or state.id for state in (self.older, self.newer))
+        rows = [[each.kind, each.name, each.inserted, each.updated, each.deleted] for each in self.types]
+        return counts_table(older, newer, rows, len(self.schema_steps))
 
     def __iter__(self) -> Iterator[Change]:
         return iter(self.changes)

@@ -26,7 +26,7 @@ from omnigraph.engine.operations.merge.conflicts import Order
 from omnigraph.engine.operations.merge.resolutions import Resolutions
 from omnigraph.engine.operations.migrate import SchemaApplyResult
 from omnigraph.engine.operations.texts import read_schema
-from omnigraph.errors import InputError, MergeConflictError
+from omnigraph.errors import GraphError, InputError, MergeConflictError
 from omnigraph.ids import MAIN, Moment, check_message, parse_branch
 
 _CONFLICTS_AT_ONCE = 4_096
@@ -365,6 +365,12 @@ class RemoteSchema:
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
+
+    def __repr__(self) -> str:
+        try:
+            return self.source
+        except GraphError as exc:  # A prompt shows this; an error there would hide what it was asked for.
+            return f"<the schema cannot be read: {exc}>"
 
     @property
     @verb()

@@ -376,7 +376,10 @@ def _reason(exc: BaseException) -> str:
     lines = [line.strip() for line in str(exc).strip().splitlines() if line.strip()]
     if not lines:
         return type(exc).__name__
-    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
+    last = lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]
+    if last.startswith("ModuleNotFoundError"):
+        return f"{last} in a worker: set PYSPARK_PYTHON to a Python with Omnigraph before the session is started"
+    return last
 
 
 class _RowCounter:

@@ -209,9 +209,12 @@ def _row_place(entity: NodeType | EdgeType) -> Place:
     if isinstance(entity, EdgeType):
         names |= {word: PropertyRef(SELF, column, STRING) for word, column in _ENDPOINTS.items()}
     names |= {name: PropertyRef(SELF, name, prop.type) for name, prop in entity.properties.items()}
-    hint = ": the ends of an edge are 'from' and 'to'" if isinstance(entity, EdgeType) else ""
     called = f"property of {entity.name} called"
-    return Place("a where", names, _SCALARS, called, name_code="T11", variable_code="T14", hint=hint)
+    return Place("a where", names, _SCALARS, called, name_code="T11", variable_code="T14", hint=_ends_hint(entity))
+
+
+def _ends_hint(entity: EntityType) -> str:
+    return ": the ends of an edge are 'from' and 'to'" if isinstance(entity, EdgeType) else ""
 
 
 def _assignments(
@@ -222,7 +225,7 @@ def _assignments(
     for assignment in written:
         prop: Property | None = entity.properties.get(assignment.property)
         if prop is None:
-            guess = did_you_mean(assignment.property, entity.properties)
+            guess = did_you_mean(assignment.property, entity.properties) or _ends_hint(entity)
             raise scope.fail("T11", f"{entity.name} has no property '{assignment.property}'{guess}", assignment.span)
         if prop.name in seen:
             raise _twice(scope, assignment)

@@ -139,7 +139,8 @@ class _Reader:
 
     def _kind(self, root: Mapping[str, Any], wanted: str | None) -> str | None:
         if "kind" not in root:
-            return wanted
+            # One file may do for a graph and for the server it is on.
+            return None if wanted == "graph" else wanted
         kind = root["kind"]
         if not isinstance(kind, str) or kind not in KINDS:
             raise self._refusal(f"kind must be server or graph, not {kind!r}")

@@ -64,7 +64,7 @@ class State(StrEnum):
 
 
 class Access(Struct, frozen=True):
-    """The tokens and policies of a server."""
+    """The tokens and policies of a server; without rules of its own, those of the graph hold for it too."""
 
     tokens: Tokens = field(default_factory=Tokens)
     graph_rules: Rules | None = None
@@ -133,7 +133,8 @@ class Access(Struct, frozen=True):
                 ),
             )
         else:
-            rules = self.server_rules if action == GRAPH_LIST else self.graph_rules
+            of_server = action == GRAPH_LIST and self.server_rules is not None
+            rules = self.server_rules if of_server else self.graph_rules
             if rules is None:
                 allowed, why = False, f"no policy covers action '{action}'"
             else:

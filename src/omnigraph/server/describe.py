@@ -101,4 +101,4 @@ IDEMPOTENCY_KEY = {
 }
 CONDITION = in_header("Omnigraph-If-Graph-Commit", "The commit the branch must be at.", required=True)
 BRANCH = in_query("branch", "The branch; `main` when absent.")
-SNAPSHOT = in_query("snapshot", "A commit id, snapshot id or manifest version; excludes `branch`.")
+SNAPSHOT = in_query("snapshot", "A commit, tag, time, snapshot id or manifest version; excludes `branch`.")

@@ -12,7 +12,11 @@ Params = Annotated[
 ]
 Branch = Annotated[str | None, Field(description="The branch; `main` when absent.")]
 Snapshot = Annotated[
-    str | None, Field(description="A commit id, snapshot id or manifest version to read at; excludes `branch`.")
+    str | None,
+    Field(
+        validation_alias=AliasChoices("snapshot", "at"),
+        description="A commit, tag, time, snapshot id or manifest version to read at, also as `at`; excludes `branch`.",
+    ),
 ]
 LoadMode = Literal["append", "merge", "update", "overwrite"]
 

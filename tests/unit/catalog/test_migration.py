@@ -189,7 +189,7 @@ def test_the_first_refusal_is_raised_with_its_code() -> None:
     plan = plan_migration(
         compile_schema("node A { x: I32 } node B { }"), compile_schema("node A { x: Bool } node B { y: I32 }")
     )
-    with pytest.raises(SchemaError, match=r"^\[OG-MF-106\] node:A\.x: its type changes from I32 to Bool"):
+    with pytest.raises(SchemaError, match=r"^\[OG-MF-106\] node:A\.x: its type changes from I32 to Bool: add a "):
         plan.require_supported()
 
 

@@ -58,8 +58,9 @@ def test_a_file_without_a_kind_serves_one_graph_and_its_server() -> None:
     policy = Policy.parse(both)
     assert policy.check("act-bo", "graph_list").allowed
     assert policy.check("act-bo", "read", "main").allowed
-    with pytest.raises(InputError, match="the server action 'graph_list' in a policy of kind graph"):
-        Policy.parse(both, kind="graph")
+    assert Policy.parse(both, kind="graph").check("act-bo", "graph_list").allowed
+    with pytest.raises(InputError, match="the graph action 'read' in a policy of kind server"):
+        Policy.parse(both, kind="server")
 
 
 TEAM = "actors: {group: team}"

@@ -82,9 +82,14 @@ def show_commit(
     if as_json:
         typer.echo(to_json(output))
     else:
+        output["created_at"] = moment_text(output["created_at"])
         writes = output.pop("writes", ())
-        write_lines(f"{key}: {'null' if value is None else value}" for key, value in output.items())
-        write_lines(f"write: {json.dumps(write, ensure_ascii=False)}" for write in writes)
+        write_lines(f"{key}: {v if isinstance(v, str) else _json(v)}" for key, v in output.items())
+        write_lines(f"write: {_json(write)}" for write in writes)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 @addressed

@@ -97,7 +97,7 @@ def load(
     engine: Annotated[Engine, typer.Option("--engine", help="What does the work; auto chooses by size.")] = "auto",
     durability: CommitDurability = "full",
     errors_to: Annotated[
-        str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file.")
+        str | None, typer.Option("--errors-to", metavar="FILE", help="Write every violation to this file; takes Spark.")
     ] = None,
     master: SparkMaster = None,
     conf: SparkConf = None,
@@ -198,7 +198,12 @@ def sources(data: Sequence[str], nodes: Sequence[str], edges: Sequence[str]) -> 
         InputError: neither or both kinds are given.
     """
     by_type = [("node", text) for text in nodes] + [("edge", text) for text in edges]
-    if bool(data) == bool(by_type):
+    if not data and not by_type:
+        raise InputError(
+            "there is nothing to load: name the files behind the graph (omnigraph load graph.omni people.csv --type"
+            " Person), or pass --data, or --nodes and --edges with a file per type"
+        )
+    if data and by_type:
         raise InputError("pass either --data, or --nodes and --edges with a file per type")
     if by_type:
         found: dict[str, list[str]] = {}

@@ -192,8 +192,10 @@ def read_resolutions(path: str) -> list[dict[str, Any]]:
     """The lines of a file of resolutions; a line without a `take` is not decided yet and left out.
 
     Raises:
-        InputError: the file cannot be read, or a line is not an object.
+        InputError: the file cannot be read, or a line is not an object or takes what nothing is called.
     """
+    from omnigraph.engine.operations.merge.resolutions import parse_take
+
     found = []
     # Values may hold what else counts as the end of a line, such as U+2028, which JSON leaves as it is.
     for number, line in enumerate(read_text(path, what="resolutions").split("\n"), start=1):
@@ -206,13 +208,18 @@ def read_resolutions(path: str) -> list[dict[str, Any]]:
         if not isinstance(read, dict):
             raise InputError(f"{path}, line {number}: not an object")
         if "take" in read:
+            try:
+                parse_take(read["take"])
+            except InputError as exc:
+                raise InputError(f"{path}, line {number}: {exc}") from exc
             found.append(read)
     return found
 
 
 def plan_lines(plan: MergePlan) -> Iterator[str]:
     """What a merge would do."""
-    yield f"merging {plan.source} into {plan.target} would be: {plan.outcome}"
+    outcome = "refused" if plan.conflicts_total else plan.outcome
+    yield f"merging {plan.source} into {plan.target} would be: {outcome}"
     yield from _type_lines(plan)
     if plan.conflicts_total:
         yield ""

@@ -17,7 +17,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.catalog.resolve import compile_schema
 from omnigraph.cli.output import Layout, render
 from omnigraph.cli.session import changed_lines, read_view, write_lines
-from omnigraph.cli.shell.statements import is_whole, read_statement
+from omnigraph.cli.shell.statements import PLAIN_WORDS, is_whole, read_statement
 from omnigraph.errors import GraphError, InputError
 
 FORMATS = ("table", "kv", "csv", "json", "jsonl")
@@ -49,7 +49,7 @@ class Shell(Struct):
             GraphError: it is wrong, or failed.
             Leave: it asks for the end.
         """
-        stripped = text.strip()
+        stripped = PLAIN_WORDS.get(text.strip(), text.strip())
         if stripped.startswith("."):
             self._command(stripped.removesuffix(";"))
         elif stripped not in ("", ";"):
@@ -174,6 +174,7 @@ def run_script(shell: Shell, lines: Iterable[str]) -> None:
 def run_interactively(shell: Shell, ask: Callable[[str], str]) -> None:
     """Run what is typed until the end of the input; `ask` shows a prompt and gives a line."""
     waiting = ""
+    typer.echo("a statement ends with ';' or an empty line; .help lists the commands", err=True)
     while True:
         try:
             line = ask(f"{shell.branch}> " if not waiting else "   ...> ")

@@ -13,6 +13,8 @@ from omnigraph.language.query_tokens import Kind, tokens_of
 
 NAME = "shell"
 """What the query around a bare body is called."""
+PLAIN_WORDS = {"help": ".help", "quit": ".quit", "exit": ".quit"}
+"""Commands that are understood without their dot, because whoever needs them may not know of it."""
 _OPEN, _CLOSE = frozenset("{(["), frozenset("})]")
 
 
@@ -30,7 +32,7 @@ def is_whole(text: str) -> bool:
     (False, True)
     """
     stripped = text.strip()
-    if not stripped or stripped.startswith("."):
+    if not stripped or stripped.startswith(".") or stripped in PLAIN_WORDS:
         return True
     if stripped.endswith(";"):
         return _open_brackets(stripped[:-1]) <= 0

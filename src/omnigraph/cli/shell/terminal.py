@@ -12,6 +12,7 @@ from prompt_toolkit.history import FileHistory
 
 from omnigraph.cli.shell.completion import candidates
 from omnigraph.cli.shell.run import COMMANDS, Shell
+from omnigraph.cli.shell.statements import is_whole
 
 
 class _Names(Completer):
@@ -39,7 +40,7 @@ def terminal_prompt(shell: Shell, history: Path) -> Callable[[str], str]:
 
     def ask(prompt: str) -> str:
         line: str = session.prompt(prompt)
-        names.before = f"{names.before}{line}\n" if line.strip() and not line.rstrip().endswith(";") else ""
+        names.before = "" if is_whole(names.before + line) or not line.strip() else f"{names.before}{line}\n"
         return line
 
     return ask

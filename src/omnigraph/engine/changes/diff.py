@@ -20,11 +20,13 @@ from omnigraph.engine.changes.added import lacks_dropped, without_unchanged
 from omnigraph.engine.changes.delta import Candidates, Delta, delta, descends, only_rewritten, whole_table
 from omnigraph.engine.changes.images import Change, Op, Side, Values, changes
 from omnigraph.engine.changes.rows import NO_CHANGES, Kind, RowChanges, paired_rows
+from omnigraph.engine.manifest.listed import counts_table
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.errors import InputError
 from omnigraph.ids import TableKey
+from omnigraph.shown import Shown, Table
 
 _NOTHING = Candidates(())
 _CODES = {Op.INSERT: Kind.INSERT, Op.UPDATE: Kind.UPDATE, Op.DELETE: Kind.DELETE}
@@ -74,8 +76,8 @@ class TypeChanges(Struct, frozen=True):
         return self.rows.count(Kind.DELETE)
 
 
-@dataclass(frozen=True)
-class Diff:
+@dataclass(frozen=True, repr=False)
+class Diff(Shown):
     """What it takes to get from an older state to a newer one; iterating gives the changes, nodes first, by id."""
 
     older: Snapshot
@@ -117,10 +119,10 @@ class Diff:
         """How many entities only the older state has."""
         return sum(found.deleted for found in self.types)
 
-    def __repr__(self) -> str:
-        lines = [f"from {self.older.head or self.older.id} to {self.newer.head or self.newer.id}"]
-        lines += [f"  {found.name}: +{found.inserted} ~{found.updated} -{found.deleted}" for found in self.types]
-        return "\n".join(lines if self.types else [*lines, "  no differences"])
+    def _table(self) -> Table:
+        older, newer = (state.head or state.id for state in (self.older, self.newer))
+        rows = [[each.kind, each.name, each.inserted, each.updated, each.deleted] for each in self.types]
+        return counts_table(older, newer, rows, len(self.schema_steps))
 
 
 def diff(older: State, newer: State, *, wanted: Wanted | None = None, values: Values = Values.CHANGED) -> Diff:

@@ -31,8 +31,9 @@ def entity_of(name: str, catalog: Catalog) -> NodeType | EdgeType:
         raise InputError(f"'{name}' is a node type and an edge type: write 'node:{name}' or 'edge:{edge.name}'")
     found: NodeType | EdgeType | None = node or edge
     if found is None:
-        known = ", ".join(sorted([*catalog.nodes, *catalog.edges]))
-        raise InputError(f"'{name}' is not a type of this schema, which has {known or 'none'}")
+        known = sorted([*catalog.nodes, *catalog.edges])
+        guess = did_you_mean(name.rpartition(":")[2], known)
+        raise InputError(f"'{name}' is not a type of this schema, which has {', '.join(known) or 'none'}{guess}")
     return found
 
 

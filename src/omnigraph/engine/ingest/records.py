@@ -180,6 +180,12 @@ def _why_no_json(record: Mapping[str, Any], failure: Exception) -> str:
         json.dumps(record, default=_plain_json)
     except (TypeError, ValueError, RecursionError):
         return str(failure)
+    data = record.get("data")
+    for name, value in data.items() if isinstance(data, Mapping) else ():
+        try:
+            json.dumps(value, default=_plain_json, allow_nan=False)
+        except ValueError:
+            return f"{name}: a number is not finite, and no property holds such a one: leave it null"
     return "a number is not finite, and no property holds such a one: leave it null"
 
 

@@ -248,7 +248,7 @@ def require_lines(uri: str, form: FileFormat) -> None:
     if form is not FileFormat.JSONL:
         raise InputError(
             f'{uri} holds rows of one type and does not say which: say type="Person", give a mapping such as'
-            f' {{"Person": "{os.path.basename(uri)}"}}, or --nodes Person=… on the command line'
+            f' {{"Person": "{os.path.basename(uri)}"}}, or --type Person on the command line'
         )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 from msgspec.structs import replace
 
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.engine.manifest.commit_rows import actor_rows, commit_rows, read_commits
 from omnigraph.engine.manifest.records import CommitRecord, Head
 from omnigraph.engine.manifest.references import ULID_LENGTH, Spelling, micros, spelling, told
@@ -364,8 +365,9 @@ class History:
             tag = self.tags.find(at.strip())
             found = self.look_up(at if tag is None else tag.graph_commit_id)
             if found is None:
-                branch_hint = ", but a branch: pass it as the branch" if at.strip() in self._manifest.branches() else ""
-                raise CommitNotFoundError(f"there is no commit and no tag '{at}'{branch_hint}")
+                hint = ", but a branch: pass it as the branch" if at.strip() in self._manifest.branches() else ""
+                hint = hint or did_you_mean(at.strip(), [tag.name for tag in self.tags.list()])
+                raise CommitNotFoundError(f"there is no commit and no tag '{at}'{hint}")
             return found
         if isinstance(at, str) and spelling(at) is Spelling.COMMIT:
             return self.find(at)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from omnigraph.engine.manifest.records import CommitRecord, TableEntry
 from omnigraph.ids import MAIN, TableKey
-from omnigraph.shown import ROWS_MAX, Table
+from omnigraph.shown import ROWS_MAX, Shown, Table
 
 
-class Commits(list[CommitRecord]):
+class Commits(Shown, list[CommitRecord]):
     """Commits in the order they are listed; a list that shows when each was made, by whom, and what it says."""
-
-    def __repr__(self) -> str:
-        return self._table().to_text()
-
-    def _repr_html_(self) -> str:
-        return self._table().to_html()
 
     def _table(self) -> Table:
         shown = self[:ROWS_MAX]
@@ -43,3 +37,10 @@ def state_table(caption: str, entries: Mapping[TableKey, TableEntry]) -> Table:
     ]
     rows.sort(key=lambda row: (row[0] != "node", row[1]))
     return Table(caption, ["kind", "type", "rows", "version"], rows)
+
+
+def counts_table(older: str, newer: str, rows: Sequence[Sequence[object]], steps: int) -> Table:
+    """How two states differ: what came, changed and went of each type, and how many steps lie between the schemas."""
+    more = f"{steps} step{'' if steps == 1 else 's'} between the schemas" if steps else ""
+    columns = ["kind", "type", "+", "~", "-"]
+    return Table(f"from {older} to {newer}", columns, rows, more or ("" if rows else "no differences"))

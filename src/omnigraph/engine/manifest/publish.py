@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from omnigraph import failpoints
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.engine.manifest import records
 from omnigraph.engine.manifest.delta import Change, Lineage
 from omnigraph.engine.manifest.history import History
@@ -210,7 +211,7 @@ class Manifest:
         while True:
             now, mark = time.monotonic(), self._mark(branch)
             if branch != MAIN and mark is None:
-                raise BranchNotFoundError(f"there is no branch '{branch}'")
+                raise BranchNotFoundError(f"there is no branch '{branch}'{did_you_mean(branch, self.branches())}")
             try:
                 handle = self.store.open(layout.MANIFEST, branch=stored_branch(branch))
                 snapshot = Snapshot(self.decode(handle, branch), self.store)

@@ -16,23 +16,17 @@ from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.storage.transactions import OPERATION_ID
 from omnigraph.errors import InternalError, StorageError, VersionReclaimedError
 from omnigraph.ids import CommitId, TableKey
-from omnigraph.shown import Table
+from omnigraph.shown import Shown, Table
 
 StateIdentity: TypeAlias = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, repr=False)
-class Snapshot:
+class Snapshot(Shown):
     """One immutable state of the graph on one branch. It never changes, whatever others commit."""
 
     state: ManifestState
     store: TableStore
-
-    def __repr__(self) -> str:
-        return self._table().to_text()
-
-    def _repr_html_(self) -> str:
-        return self._table().to_html()
 
     def _table(self) -> Table:
         return state_table(f"{self.branch} at {self.head or self.id}, version {self.version}", self.entries)

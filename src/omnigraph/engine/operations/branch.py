@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from omnigraph.catalog.suggestion import did_you_mean
 from omnigraph.engine.coordination.branch_lock import BranchLock, keeping, locked_branch, tags_being_made
 from omnigraph.engine.coordination.makers import gone, maker_of, record_gone, record_maker
 from omnigraph.engine.coordination.mutex import Mutexes
@@ -279,7 +280,7 @@ def _deletable(context: GraphContext, branch: BranchName) -> Snapshot:
     """The last state of a branch that nothing else needs."""
     parents = context.store.branch_parents(layout.MANIFEST)
     if branch not in parents:
-        raise BranchNotFoundError(f"there is no branch '{branch}'")
+        raise BranchNotFoundError(f"there is no branch '{branch}'{did_you_mean(branch, parents)}")
     children = sorted(name for name, parent in parents.items() if parent == branch)
     if children:
         raise ConflictError(f"'{branch}' cannot be deleted: '{children[0]}' was created from it; delete that first")

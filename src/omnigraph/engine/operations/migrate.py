@@ -217,8 +217,8 @@ def _refuse_drops(plan: MigrationPlan) -> None:
             rows = "1 row" if step.rows == 1 else f"{step.rows} rows"
             raise SchemaError(
                 f"[{code}] {step.type_kind}:{name}: dropping it takes the data of"
-                f" {rows}; confirm the drops to keep it in earlier commits only, or allow data loss to remove it there"
-                " as well"
+                f" {rows}; confirm the drops (confirm_drops=True, --yes) to keep it in earlier commits only, or allow"
+                " data loss (allow_data_loss=True, --allow-data-loss) to remove it there as well"
             )
 
 

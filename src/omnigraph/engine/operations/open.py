@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from omnigraph.engine.coordination.schema_lock import clear_leftover_lock
 from omnigraph.engine.manifest.bootstrap import complete_creation
 from omnigraph.engine.manifest.publish import Manifest
@@ -13,6 +15,9 @@ from omnigraph.engine.storage.lance_internals.environment import check_commits_e
 from omnigraph.engine.storage.tables import TableStore
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import GraphNotFoundError, StorageError
+
+_PORT = re.compile(r":\d+(?:/|$)")
+"""What the address of a server has, and that of a store hardly ever."""
 
 
 def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
@@ -42,9 +47,10 @@ def open_graph(store: TableStore, *, read_only: bool = False) -> GraphContext:
             manifest.make_current()
     except StorageError as exc:
         if exc.kind == "not_found" or not store.exists(layout.MANIFEST):
-            raise GraphNotFoundError(
-                f"there is no graph at '{store.root}'; create one with omnigraph.create or `omnigraph init`"
-            ) from exc
+            way = "create one with omnigraph.create or `omnigraph init`"
+            if _PORT.search(store.root):
+                way = f"the address of a server begins with http:// or https://; {way}"
+            raise GraphNotFoundError(f"there is no graph at '{store.root}'; {way}") from exc
         raise
     if not read_only:
         if store.objects.exists(layout.INIT_CLAIM):

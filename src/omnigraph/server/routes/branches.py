@@ -155,9 +155,13 @@ async def merge_branches(request: Request) -> Response:
     call.refuse_condition()
     body, raw = await call.body(BranchMergeRequest)
     source, target = named_branch(body.source), named_branch(body.target)
-    call.demand(BRANCH_MERGE, branch=source, target=target)
-    if body.delete_branch and not body.dry_run:
-        call.demand(BRANCH_DELETE, target=source)
+    if body.dry_run:
+        call.demand(READ, branch=source)
+        call.demand(READ, branch=target)
+    else:
+        call.demand(BRANCH_MERGE, branch=source, target=target)
+        if body.delete_branch:
+            call.demand(BRANCH_DELETE, target=source)
     how: dict[str, Any] = {"strategy": body.strategy, "strategies": body.strategies, "resolve": body.resolve}
     if body.dry_run:
         told = {"actor_id": call.actor, "commit": None, "dry_run": True}

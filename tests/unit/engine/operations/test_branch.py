@@ -361,3 +361,13 @@ def test_a_deletion_that_stood_still_leaves_alone_what_was_written_and_merged_me
         graph.branches.delete("work")
     assert people(graph, "work") == {"ann": 1, "bob": 0, "dan": 0}
     assert len(graph.history.list()) == 6
+
+
+def test_a_misspelt_branch_or_tag_is_answered_with_the_one_that_was_meant(graph: omnigraph.Graph) -> None:
+    graph.branches.create("review")
+    graph.tags.create("loaded")
+    for call in (lambda: graph.snapshot("reveiw"), lambda: graph.branches.delete("reveiw")):
+        with pytest.raises(BranchNotFoundError, match="did you mean 'review'"):
+            call()
+    with pytest.raises(CommitNotFoundError, match="did you mean 'loaded'"):
+        graph.snapshot(at="lodaed")

@@ -105,6 +105,16 @@ def test_two_entities_that_break_two_rules_are_two_conflicts(graph: Graph) -> No
     }
 
 
+def test_an_edge_without_its_node_is_told_with_both_ends(graph: Graph) -> None:
+    """Its id is of no use to whoever decides, and one end is not enough to find it."""
+    put(graph, "review", edge("b", "c", 1.0))
+    graph.mutate('query d() { delete P where k = "c" }')
+    put(graph, "main", edge("b", "a", 1.0))
+    graph.mutate('query d() { delete P where k = "a" }', branch="review")
+    told = [conflict.message.partition("; ")[2] for conflict in graph.branches.conflicts("review")]
+    assert told == ["the edge goes from 'b' to 'a'", "the edge goes from 'b' to 'c'"]
+
+
 def test_a_loop_whose_node_was_deleted_is_settled_as_listed(graph: Graph) -> None:
     put(graph, "review", edge("c", "c", 1.0))
     graph.mutate('query d() { delete P where k = "c" }')

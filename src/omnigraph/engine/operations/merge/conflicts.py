@@ -139,12 +139,13 @@ def parse_token(token: str) -> Order:
         raise InputError(f"'{token}' is not the token of a conflict: take it from a conflict that was listed") from None
 
 
-def of_rule(finding: Finding) -> MergeConflict:
-    """A rule that both sides together would break."""
+def of_rule(finding: Finding, ends: tuple[str, str] | None = None) -> MergeConflict:
+    """A rule that both sides together would break; `ends` are those of an edge that it is about."""
     kind = _OF_RULES[finding.rule]
     names = _ENDS if finding.table_key.startswith("edge:") else {}
     columns = tuple(names.get(name, name) for name in finding.columns)
-    return MergeConflict(finding.table_key, finding.row_id, kind, finding.message, columns, related=finding.related)
+    message = finding.message if ends is None else f"{finding.message}; the edge goes from '{ends[0]}' to '{ends[1]}'"
+    return MergeConflict(finding.table_key, finding.row_id, kind, message, columns, related=finding.related)
 
 
 def counted(conflicts: Iterable[MergeConflict]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 from omnigraph.engine.operations.merge.conflicts import MergeConflict
 from omnigraph.engine.operations.merge.stage import How
 from omnigraph.ids import CommitId
+from omnigraph.shown import Shown, Table
 
 CONFLICTS_SHOWN = 1_000
 """How many conflicts a plan or an error carries; all of them are listed by `conflicts`."""
@@ -63,8 +64,8 @@ class TypeMerge:
         }
 
 
-@dataclass(frozen=True)
-class MergePlan:
+@dataclass(frozen=True, repr=False)
+class MergePlan(Shown):
     """What a merge of two commits would do; nothing is written to find out."""
 
     source: str
@@ -89,6 +90,16 @@ class MergePlan:
     """Where entities are compared and rows written: in this process (`local`) or on `spark`."""
     engine_reason: str = ""
 
+    def _table(self) -> Table:
+        outcome = "refused" if self.conflicts_total else self.outcome
+        return self.table(f"merging {self.source} into {self.target} would be: {outcome}")
+
+    def table(self, caption: str) -> Table:
+        """What the target gets of each type, and how many conflicts of which kinds there are."""
+        rows = [[each.kind, each.name, each.inserted, each.updated, each.deleted, each.how] for each in self.types]
+        more = ", ".join(f"{number:,} {kind}" for kind, number in self.conflicts_by_kind.items())
+        return Table(caption, ["kind", "type", "+", "~", "-", "how"], rows, f"in conflict: {more}" if more else "")
+
     def to_json(self) -> dict[str, Any]:
         """The plan as the wire has it."""
         return {
@@ -111,8 +122,8 @@ class MergePlan:
         }
 
 
-@dataclass(frozen=True)
-class MergeResult:
+@dataclass(frozen=True, repr=False)
+class MergeResult(Shown):
     """What a merge did; `commit_id` is None when the target had everything already."""
 
     plan: MergePlan
@@ -121,6 +132,10 @@ class MergeResult:
     actor_id: str | None = None
     branch_deleted: bool = False
     branch_delete_error: str | None = None
+
+    def _table(self) -> Table:
+        commit = f", commit {self.commit_id}" if self.commit_id is not None else ""
+        return self.plan.table(f"merged {self.plan.source} into {self.plan.target}: {self.outcome}{commit}")
 
     def to_json(self) -> dict[str, Any]:
         """The result as the wire has it."""

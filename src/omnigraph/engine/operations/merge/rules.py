@@ -37,7 +37,27 @@ def broken_rules(catalog: Catalog, tables: Sequence[TableMerge], view: SnapshotV
     changes = {table.key: _change(table) for table in tables if table.changes}
     found = [finding for table in tables for finding in _values(table)]
     found += findings(catalog, changes, view)
-    return [of_rule(finding) for finding in found]
+    edges = _ends([finding for finding in found if finding.rule is Rule.REFERENCE], changes, view)
+    return [of_rule(finding, edges.get((finding.table_key, finding.row_id))) for finding in found]
+
+
+def _ends(
+    found: Iterable[Finding], changes: Mapping[TableKey, TableChange], view: SnapshotView
+) -> dict[tuple[TableKey, str | None], tuple[str, str]]:
+    """From where to where the edges go that name a node which is not there: the id of an edge tells nobody."""
+    asked: dict[TableKey, list[str]] = {}
+    for finding in found:
+        if finding.row_id is not None:
+            asked.setdefault(finding.table_key, []).append(finding.row_id)
+    ends: dict[tuple[TableKey, str | None], tuple[str, str]] = {}
+    for key, ids in asked.items():
+        wanted, columns = pa.array(ids, pa.string()), ["id", "src", "dst"]
+        tables = [view.rows_where_in(key, "id", wanted, columns)]
+        if key in changes:
+            rows = changes[key].rows.select(columns)
+            tables.append(rows.filter(pc.is_in(rows["id"], wanted)))
+        ends |= {(key, row["id"]): (row["src"], row["dst"]) for table in tables for row in table.to_pylist()}
+    return ends
 
 
 def _values(table: TableMerge) -> Iterator[Finding]:
