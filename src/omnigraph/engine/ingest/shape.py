@@ -279,6 +279,9 @@ def _parse_csv(data: bytes, header: list[str], feed: Feed, lines: Numbers) -> pa
         faults.append(row)
         return "error"
 
+    if not data.endswith(b"\n"):
+        # Where its input ends, Arrow takes an empty cell for a quoted one if an earlier cell of the record is quoted.
+        data += b"\n"
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),
