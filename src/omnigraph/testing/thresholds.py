@@ -261,6 +261,7 @@ EXEMPT: dict[str, str] = {
             "engine.ingest.quick.ROWS_MAX",
             "engine.ingest.shape.BATCH_BYTES",
             "engine.ingest.shape.BATCH_ROWS",
+            "engine.ingest.shape.HEAD_BYTES",
             "engine.ingest.slices.SLICE_ROWS",
             "engine.ingest.slices._SAMPLES_PER_SLICE",
             "engine.ingest.stage.BUFFER_BYTES",
