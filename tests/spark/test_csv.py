@@ -99,6 +99,16 @@ def test_broken_csv_is_refused_in_one_sentence(text: str, message: str, tmp_path
     assert graph.snapshot().open("node:Note").scan().num_rows == 0
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("last", ['"a",x,', '"a","",', '"a",,', "a,x,"])
+def test_the_last_cell_of_a_file_is_null_where_it_is_empty(last: str, end: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text(f"title,text,size\n{last}{end}", newline="")
+    graph: Graph = create(tmp_path / "graph", SCHEMA)
+    graph.load({"Note": path}, mode="append", engine="local")
+    assert graph.snapshot().open("node:Note").scan(["size"]).to_pylist() == [{"size": None}]
+
+
 @pytest.mark.spark
 def test_values_with_line_ends_load_on_spark(tmp_path: Path, spark: Any) -> None:
     graph: Graph = create(tmp_path / "graph", SCHEMA)

@@ -39,6 +39,8 @@ from omnigraph.ids import TableKey
 BATCH_ROWS = 65_536
 BATCH_BYTES = 4 << 20
 """Of a Parquet file, decoded at once: memory that is small enough to be used again, where more is fetched anew."""
+HEAD_BYTES = 64 << 10
+"""Of a CSV file, read for its header line and the blank lines before it."""
 _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 
 
@@ -248,8 +250,8 @@ def csv_header(piece: Piece) -> list[str]:
     Raises:
         InputError: there is none, or a name comes twice.
     """
-    whole = piece.file.compressed
-    block = next(csv_blocks(piece if whole else replace(piece, start=0, end=1, inside=False)), None)
+    end = piece.file.size if piece.file.compressed else min(HEAD_BYTES, piece.file.size)
+    block = next(csv_blocks(replace(piece, start=0, end=end, inside=False)), None)
     first = block.data[: first_record(block.data)] if block is not None and len(block.lines) else b""
     if not first:
         raise InputError(f"{piece.file.uri} needs a header line with its column names: it is empty")
@@ -279,6 +281,9 @@ def _parse_csv(data: bytes, header: list[str], feed: Feed, lines: Numbers) -> pa
         faults.append(row)
         return "error"
 
+    if not data.endswith(b"\n"):
+        # Where its input ends, Arrow takes an empty cell for a quoted one if an earlier cell of the record is quoted.
+        data += b"\n"
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),

@@ -13,9 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.read.kernels import Bools, Ints
+from omnigraph.errors import LimitError
 
 EXACT_MAX = 1 << 53
 """Sums of weights below it are exact in double precision, the faster way to add them."""
+COUNT_MAX = (1 << 63) - 1
+"""How many rows can be counted: what an integer of a result holds."""
+_CERTAIN = float(1 << 62)
+"""What is below it in double precision is certain to be no more than `COUNT_MAX`."""
 
 
 class Frame:
@@ -49,7 +54,7 @@ class Frame:
 
     def weighted(self, factors: Ints) -> Frame:
         """Each row multiplied; rows multiplied by zero are gone."""
-        weights = factors if self.weights is None else self.weights * factors
+        weights = factors if self.weights is None else _multiplied(self.weights, factors)
         frame = Frame(self.length, self.columns, weights)
         return frame if bool(weights.all()) else frame.take(np.flatnonzero(weights))
 
@@ -61,7 +66,11 @@ class Frame:
         """How many rows this stands for."""
         if self.weights is None:
             return self.length
-        return int(self.weights[0] if self.length == 1 else self.weights.sum())
+        return int(self.weights[0]) if self.length == 1 else added(self.weights)
+
+    def multiplied_total(self, factors: Ints) -> int:
+        """How many rows this stands for with each row multiplied."""
+        return added(factors if self.weights is None else _multiplied(self.weights, factors))
 
     def unweighted(self) -> Frame:
         """Every row listed as often as it counts."""
@@ -69,6 +78,52 @@ class Frame:
             return self
         index = np.repeat(np.arange(self.length), self.weights)
         return Frame(len(index), {name: column[index] for name, column in self.columns.items()})
+
+
+def added(weights: Ints) -> int:
+    """The sum of weights.
+
+    Raises:
+        LimitError: more rows than can be counted.
+    """
+    if float(weights.sum(dtype=np.float64)) < _CERTAIN:
+        return int(weights.sum())
+    return _counted(sum(weights.tolist()))
+
+
+def added_by_group(weights: Ints, group: Ints, count: int) -> Ints:
+    """The sum of the weights of each of so many groups.
+
+    Raises:
+        LimitError: a group has more rows than can be counted.
+    """
+    nearly = np.bincount(group, weights=weights, minlength=count)
+    if float(nearly.sum()) < EXACT_MAX:
+        return nearly.astype(np.int64)
+    for place in np.flatnonzero(nearly >= _CERTAIN).tolist():
+        _counted(sum(weights[group == place].tolist()))
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, group, weights)
+    return sums
+
+
+def _multiplied(weights: Ints, factors: Ints) -> Ints:
+    if float(weights.max(initial=0)) * float(factors.max(initial=0)) >= _CERTAIN:
+        large = np.flatnonzero(weights.astype(np.float64) * factors >= _CERTAIN)
+        pairs = zip(weights[large].tolist(), factors[large].tolist(), strict=True)
+        _counted(max((one * other for one, other in pairs), default=0))
+    return weights * factors
+
+
+def _counted(rows: int) -> int:
+    if rows > COUNT_MAX:
+        raise LimitError(
+            f"the pattern is matched by {rows:,} rows or more, and 64 bits count up to {COUNT_MAX:,}: add a condition",
+            resource="rows",
+            limit=COUNT_MAX,
+            actual=rows,
+        )
+    return rows
 
 
 UNIT = Frame(1)

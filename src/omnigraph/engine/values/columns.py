@@ -255,9 +255,11 @@ def finish_arrow(raw: pa.Array, kind: PropertyType) -> Finished:
         nulls = pc.is_null(raw) if raw.null_count else None
         return finish_json(pa.ListArray.from_arrays(pa.array(offsets), item, mask=nulls), kind)
     plain, problems = _arrow_kind(raw, kind)
+    if problems:
+        return pa.nulls(len(raw), column_type(kind)), problems
     # A column of floats is of the stored type already and may still hold what no float property takes.
-    finished = problems or (plain.type == column_type(kind) and kind.scalar not in FLOATS)
-    return (plain, problems) if finished else finish_json(plain, kind)
+    finished = plain.type == column_type(kind) and kind.scalar not in FLOATS
+    return (plain, []) if finished else finish_json(plain, kind)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -330,7 +332,7 @@ def _narrowed(raw: pa.Array, scalar: Scalar) -> Finished:
 
 def _arrow_time(raw: pa.Array, scalar: Scalar) -> Finished:
     if pa.types.is_integer(raw.type):
-        return raw.cast(pa.int64()), []
+        return _narrowed(raw, Scalar.I64)
     if pa.types.is_time(raw.type) or pa.types.is_duration(raw.type):
         return _refused(raw, PropertyType(scalar))
     if pa.types.is_date64(raw.type):

@@ -205,6 +205,26 @@ def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, na
     assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
 
 
+@pytest.mark.parametrize("before", ["", "\n", "\r\n\n\r\n"])
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
+def test_blank_lines_may_come_before_the_header_of_a_csv(
+    tmp_path: Path, before: str, name: str, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.engine.ingest.files.PIECE_BYTES", piece_bytes)
+    graph = create(tmp_path / "g", "node Person { name: String @key age: I32? }")
+    text = f'{before}name,age\n\n"ann",1\nbob,x\n'.encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(ConstraintError, match=rf"record 2 \(line {4 + before.count(chr(10))}\): Person\.age: 'x'"):
+        graph.load(tmp_path / name, type="Person")
+    (tmp_path / name).write_bytes(gzip.compress(text[:-2]) if name.endswith(".gz") else text[:-2])
+    graph.load(tmp_path / name, type="Person")
+    assert graph.snapshot().open("node:Person").scan(["id", "age"]).to_pylist() == [
+        {"id": "ann", "age": 1},
+        {"id": "bob", "age": None},
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     ["name,age\rann,1\rbob,2\r", "name,age\rann,1\nbob,2\n", "name,age\nann,1\rbob,2\n", 'name,age\r"a\nnn",1\r'],

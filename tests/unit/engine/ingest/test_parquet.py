@@ -132,3 +132,15 @@ def test_a_file_that_is_damaged_inside_is_the_callers(tmp_path):
     with pytest.raises(omnigraph.InputError, match=r"p\.parquet is not a readable Parquet file"):
         graph.load(path, type="P")
     assert len(graph.history.list()) == 1
+
+
+@pytest.mark.parametrize("kind", ["Date", "DateTime"])
+def test_unsigned_numbers_that_are_no_day_and_no_instant_are_told(tmp_path, kind):
+    graph = omnigraph.create(tmp_path / "g", f"node P {{ k: String @key  at: {kind} }}")
+    numbers = pa.array([7, 2**64 - 1], pa.uint64())
+    pq.write_table(pa.table({"k": ["a", "b"], "at": numbers}), tmp_path / "p.parquet")
+    for given in (tmp_path / "p.parquet", pa.table({"k": ["a", "b"], "at": numbers})):
+        with pytest.raises(omnigraph.ConstraintError, match=r"2: P\.at: 18446744073709551615 exceeds"):
+            graph.load(given, type="P")
+    graph.load(pa.table({"k": ["a"], "at": numbers[:1]}), type="P")
+    assert len(graph.query("query q() { match { $p: P } return { $p.at } }")) == 1

@@ -3,6 +3,7 @@
 import math
 import random
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -42,6 +43,19 @@ def test_weights_count_a_value_several_times():
     values, member, weights = np.array([0.1, 0.2]), np.array([0, 0]), np.array([10, 3])
     assert float_sums(values, member, weights, 1)[0] == math.fsum([0.1] * 10 + [0.2] * 3)
     assert integer_sums(np.array([2**62, 1]), member, weights, 1)[0] == float(2**62 * 10 + 3)
+
+
+@pytest.mark.parametrize("bits", [20, 34, 45, 57])
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_of_any_size_give_the_exact_sums_rounded(seed, bits):
+    rng = random.Random(seed)
+    values = [rng.choice([1, -1]) * rng.random() * 10.0 ** rng.choice([-300, -20, -3, 0, 5, 280]) for _ in range(40)]
+    weights = [rng.randrange(1 << rng.randrange(1, bits)) + 1 for _ in values]
+    groups = [rng.randrange(3) for _ in values]
+    found = float_sums(np.array(values), np.array(groups), np.array(weights), 3)
+    for group in range(3):
+        terms = zip(values, weights, groups, strict=True)
+        assert found[group] == float(sum(Fraction(v) * w for v, w, g in terms if g == group))
 
 
 def test_infinities_and_nan_decide_their_group():

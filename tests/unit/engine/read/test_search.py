@@ -158,3 +158,13 @@ def test_explain_counts_the_indexes_that_small_commits_brought(stored, rng):
     explained(graph, EVERY, BM25)
     change(graph, rows, rng, 0)
     assert "2 words looked up in 2 text indexes" in explained(graph, EVERY, BM25)
+
+
+@pytest.mark.parametrize(("kind", "k"), [("I64", 2**63 - 1), ("U64", 2**63), ("U64", 2**64 - 1)])
+def test_the_largest_k_of_rrf_leaves_scores_above_nothing(stored, kind, k):
+    graph, _ = stored
+    ranked = "rrf(nearest($p.at, [0, 0, 0]), bm25($p.body, $t), $k)"
+    body = f"match {{ $p: Post }} return {{ $p.slug as slug, {ranked} as score }} order {{ score }} limit 5"
+    found = list(graph.query(f"query q($t: String, $k: {kind}) {{ {body} }}", {"t": "queen", "k": k}))
+    assert len(found) == 5
+    assert {row["score"] for row in found} <= {1 / k, 2 / k}

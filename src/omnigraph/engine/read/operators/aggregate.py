@@ -21,7 +21,7 @@ from omnigraph.catalog import wide
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.read.columns.values import as_numpy
 from omnigraph.engine.read.context import Context
-from omnigraph.engine.read.frame import Frame
+from omnigraph.engine.read.frame import Frame, added_by_group
 from omnigraph.engine.read.kernels import Ints, distinct, is_ascending
 from omnigraph.engine.read.operators.computed import column_of
 from omnigraph.engine.read.operators.ordering import sort_key
@@ -62,10 +62,7 @@ class Groups(Struct, frozen=True):
             weights = None if weights is None else weights[mask]
         if weights is None:
             return np.bincount(group, minlength=len(self))
-        # Weights are whole numbers; adding them as integers keeps large counts exact.
-        sums = np.zeros(len(self), dtype=np.int64)
-        np.add.at(sums, group, weights)
-        return sums
+        return added_by_group(weights, group, len(self))
 
 
 def group_rows(context: Context, frame: Frame, keys: Sequence[Expression], *, is_one: bool) -> Groups:
@@ -137,6 +134,8 @@ def aggregate_column(context: Context, groups: Groups, aggregate: Aggregate) -> 
         case AggregateFunction.MIN | AggregateFunction.MAX:
             return _extreme(groups, values, valid, aggregate.function is AggregateFunction.MAX)
         case AggregateFunction.COLLECT:
+            if not aggregate.distinct:
+                context.check_rows(groups.frame.total(), 1, show(aggregate))
             return _collected(groups, values, valid, aggregate.distinct)
 
 
@@ -243,7 +242,7 @@ def integer_sums(numbers: npt.NDArray[Any], member: Ints, weights: Ints | None, 
 
 def whole_sums(numbers: npt.NDArray[Any], member: Ints, weights: Ints | None, count: int) -> npt.NDArray[Any]:
     """Exact integer sums: of 64 bits where they are certain to fit, else as long as they are."""
-    total = int(len(numbers) if weights is None else weights.sum())
+    total = len(numbers) if weights is None else float(weights.sum(dtype=np.float64))
     largest = int(np.abs(numbers.astype(np.float64)).max(initial=0.0)) + 1
     if largest * max(total, 1) < 2**62:
         sums = np.zeros(count, dtype=np.int64)
@@ -271,25 +270,50 @@ def float_sums(numbers: Floats, member: Ints, weights: Ints | None, count: int) 
         kept_weights = None if weights is None else weights[keep]
         rest = float_sums(numbers[keep], member[keep], kept_weights, count)
         return np.where(touched, special, rest)
-    factor = np.ones(len(numbers)) if weights is None else weights.astype(np.float64)
-    carry = int(np.ceil(np.log2(max(float(factor.sum()), 2.0))))
-    huge = np.frexp(numbers)[1] > sys.float_info.max_exp - 1 - carry
+    factors = [(np.ones(len(numbers)), 0)] if weights is None else _digits(weights)
+    carry, shift = max(_bits_of(digit) for digit, _ in factors), factors[-1][1]
+    huge = np.frexp(numbers)[1] > sys.float_info.max_exp - 1 - carry - shift
     if huge.any():
         return _sums_beside_huge(numbers, member, weights, count, huge)
     bits = 52 - carry
     levels: list[Floats] = []
     remaining = numbers.copy()
-    while len(remaining) and remaining.any() and len(levels) < 128:
+    rounds = 0
+    while len(remaining) and remaining.any() and rounds < ROUNDS_MAX:
+        rounds += 1
         top = np.zeros(count)
         np.maximum.at(top, member, np.abs(remaining))
         exponent = np.frexp(top)[1] - bits
         # Pieces below the smallest normal power stay whole: there a multiple of 2**-1074 is all there is.
         exponent = np.maximum(exponent, -1074)[member]
         piece = np.rint(np.ldexp(remaining, -exponent))
-        sums = np.bincount(member, weights=piece * factor, minlength=count)
-        levels.append(np.ldexp(sums, np.maximum(np.frexp(top)[1] - bits, -1074)))
+        for factor, place in factors:
+            sums = np.bincount(member, weights=piece * factor, minlength=count)
+            levels.append(np.ldexp(sums, np.maximum(np.frexp(top)[1] - bits, -1074) + place))
         remaining = remaining - np.ldexp(piece, exponent)
     return _add_levels(levels, count)
+
+
+ROUNDS_MAX = 128
+"""So often a value is cut at most: pieces of `PIECE_BITS_MIN` bits reach from the largest power to the smallest."""
+PIECE_BITS_MIN = 17
+
+
+def _digits(weights: Ints) -> list[tuple[Floats, int]]:
+    """Weights as digits and the powers of two they stand at, so few bits each that pieces keep enough.
+
+    They are one digit unless they add up to billions.
+    """
+    width = 52 - PIECE_BITS_MIN
+    if _bits_of(weights) > width:
+        width = max(width - len(weights).bit_length(), 1)
+    most = int(weights.max(initial=1)).bit_length()
+    return [((weights >> at & ((1 << width) - 1)).astype(np.float64), at) for at in range(0, most, width)]
+
+
+def _bits_of(numbers: npt.NDArray[Any]) -> int:
+    """By how many bits a sum of pieces is longer than a piece, if each is taken so many times."""
+    return math.ceil(math.log2(max(float(numbers.sum(dtype=np.float64)), 2.0)))
 
 
 def _sums_beside_huge(

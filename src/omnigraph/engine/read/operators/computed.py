@@ -345,6 +345,8 @@ def _with_moments(operator: str, left: Datum, right: Datum) -> Datum:
     if pa.types.is_temporal(right.type):
         apart = pc.subtract(units, _whole(right)).cast(pa.float64())
         return apart if is_date else pc.divide(apart, 1000.0)
+    # What is added to no date leads nowhere, however much it is.
+    right = pc.if_else(pc.is_valid(units), right, pa.scalar(None, right.type))
     added = right if is_date else pc.multiply_checked(right, pa.scalar(1000, right.type))
     if pa.types.is_floating(added.type):
         if pc.any(pc.invert(pc.is_finite(added))).as_py():

@@ -35,8 +35,7 @@ def degree_total(context: Context, follow: ExpandAll, frame: Frame) -> int:
         if starts is context.nodes(expand.source_type if follow.from_source else expand.target_type).live_codes:
             # Every edge of this version begins at one of them.
             return context.adjacency(expand, follow.direction).total(kind)
-    factors = degree_factor(context, follow, frame)
-    return int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
+    return frame.multiplied_total(degree_factor(context, follow, frame))
 
 
 def flow_frame(context: Context, follow: ExpandAll, frame: Frame) -> Frame | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.engine.read.context import Context, Step
-from omnigraph.engine.read.frame import EXACT_MAX, UNIT, Frame
+from omnigraph.engine.read.frame import UNIT, Frame, added_by_group
 from omnigraph.engine.read.kernels import Bools, Ints, combine, distinct
 from omnigraph.engine.read.operators.conditions import condition_marks
 from omnigraph.engine.read.operators.count_paths import walk_factors
@@ -185,13 +185,11 @@ def _merge(frame: Frame, counting: Counting) -> Frame:
         # One variable over a small range: counting by value needs no sort.
         counts = np.bincount(columns[0], minlength=bounds[0])
         values = np.flatnonzero(counts)
-        if frame.weights is not None and frame.total() < EXACT_MAX:
-            counts = np.bincount(columns[0], weights=frame.weights, minlength=bounds[0]).astype(np.int64)
-        elif frame.weights is not None:
-            counts = np.zeros(bounds[0], dtype=np.int64)
-            np.add.at(counts, columns[0], frame.weights)
-        weights = counts[values] if counting is Counting.NUMBERS else None
-        return Frame(len(values), {names[0]: values}, weights)
+        if counting is not Counting.NUMBERS:
+            return Frame(len(values), {names[0]: values})
+        if frame.weights is not None:
+            counts = added_by_group(frame.weights, columns[0], bounds[0])
+        return Frame(len(values), {names[0]: values}, counts[values])
     if counting is Counting.NUMBERS and len(names) > 1:
         return frame
     key = combine(columns, bounds)
@@ -200,9 +198,7 @@ def _merge(frame: Frame, counting: Counting) -> Frame:
     if counting is Counting.EXISTENCE:
         return merged
     weights = frame.weights if frame.weights is not None else np.ones(len(frame), dtype=np.int64)
-    sums = np.zeros(len(first), dtype=np.int64)
-    np.add.at(sums, group.reshape(-1), weights)
-    return Frame(merged.length, merged.columns, sums)
+    return Frame(merged.length, merged.columns, added_by_group(weights, group.reshape(-1), len(first)))
 
 
 # --- growing ----------------------------------------------------------------------------------------------------------
@@ -237,12 +233,18 @@ def _apply(context: Context, operation: Apply, frame: Frame) -> Frame:
     note.because(f"{len(seed):,} distinct outer rows")
     context.depth += 1
     try:
-        found = [match_pattern(context, arm, seed).unweighted() for arm in operation.arms]
+        found = [_listed(context, match_pattern(context, arm, seed)) for arm in operation.arms]
     finally:
         context.depth -= 1
     grown = extended(context, operation, frame, group, len(seed), found)
     note.done(grown.length)
     return grown
+
+
+def _listed(context: Context, frame: Frame) -> Frame:
+    """Every row as often as it counts, if there are not too many."""
+    context.check_rows(frame.total(), len(frame.columns), "matching a block")
+    return frame.unweighted()
 
 
 def _trace(context: Context, operation: Trace, frame: Frame) -> Frame:
@@ -332,7 +334,7 @@ def _count_paths(context: Context, operation: CountPaths, frame: Frame) -> Frame
     note = context.step("count", operation.detail, "nothing asks for what is on the way; known for every node")
     note.seconds = begin
     if operation.follows[-1].empties:
-        total = int(np.add.reduce(factors) if frame.weights is None else factors @ frame.weights)
+        total = frame.multiplied_total(factors)
         note.done(frame.length)
         return counted(total)
     frame = frame.weighted(factors)

@@ -171,7 +171,8 @@ _LAST = np.int64(2**62)
 
 def _share(places: Ints, smoothing: int) -> Floats:
     """What one arm adds to a score: nothing where the arm leaves the node out."""
-    return np.where(places > 0, 1.0 / (smoothing + places), 0.0)
+    # As a float, because k may be as large as an integer can be.
+    return np.where(places > 0, 1.0 / (float(smoothing) + places), 0.0)
 
 
 def _one_row_per_node(context: Context, frame: Frame, variable: str) -> Ints:
