@@ -16,7 +16,7 @@ from omnigraph.engine.read.kernels import Bools, Ints
 from omnigraph.errors import LimitError
 
 EXACT_MAX = 1 << 53
-"""Sums of weights below it are exact in double precision, the faster way to add them."""
+"""Sums of weights below it are exact in double precision."""
 COUNT_MAX = (1 << 63) - 1
 """How many rows can be counted: what an integer of a result holds."""
 _CERTAIN = float(1 << 62)
@@ -86,7 +86,7 @@ def added(weights: Ints) -> int:
     Raises:
         LimitError: more rows than can be counted.
     """
-    if float(weights.sum(dtype=np.float64)) < _CERTAIN:
+    if _fits(weights) or float(weights.sum(dtype=np.float64)) < _CERTAIN:
         return int(weights.sum())
     return _counted(sum(weights.tolist()))
 
@@ -97,14 +97,18 @@ def added_by_group(weights: Ints, group: Ints, count: int) -> Ints:
     Raises:
         LimitError: a group has more rows than can be counted.
     """
-    nearly = np.bincount(group, weights=weights, minlength=count)
-    if float(nearly.sum()) < EXACT_MAX:
-        return nearly.astype(np.int64)
-    for place in np.flatnonzero(nearly >= _CERTAIN).tolist():
-        _counted(sum(weights[group == place].tolist()))
+    if not _fits(weights):
+        nearly = np.bincount(group, weights=weights, minlength=count)
+        for place in np.flatnonzero(nearly >= _CERTAIN).tolist():
+            _counted(sum(weights[group == place].tolist()))
     sums = np.zeros(count, dtype=np.int64)
     np.add.at(sums, group, weights)
     return sums
+
+
+def _fits(weights: Ints) -> bool:
+    """True when any of these weights can be added, whatever the rest of them is."""
+    return int(weights.max(initial=0)) * len(weights) <= COUNT_MAX
 
 
 def _multiplied(weights: Ints, factors: Ints) -> Ints:
