@@ -87,7 +87,7 @@ def added(weights: Ints) -> int:
         LimitError: more rows than can be counted.
     """
     if _fits(weights) or float(weights.sum(dtype=np.float64)) < _CERTAIN:
-        return int(weights.sum())
+        return int(np.add.reduce(weights))
     return _counted(sum(weights.tolist()))
 
 
@@ -108,11 +108,11 @@ def added_by_group(weights: Ints, group: Ints, count: int) -> Ints:
 
 def _fits(weights: Ints) -> bool:
     """True when any of these weights can be added, whatever the rest of them is."""
-    return int(weights.max(initial=0)) * len(weights) <= COUNT_MAX
+    return int(np.maximum.reduce(weights, initial=0)) * len(weights) <= COUNT_MAX
 
 
 def _multiplied(weights: Ints, factors: Ints) -> Ints:
-    if float(weights.max(initial=0)) * float(factors.max(initial=0)) >= _CERTAIN:
+    if int(np.maximum.reduce(weights, initial=0)) * int(np.maximum.reduce(factors, initial=0)) >= _CERTAIN:
         large = np.flatnonzero(weights.astype(np.float64) * factors >= _CERTAIN)
         pairs = zip(weights[large].tolist(), factors[large].tolist(), strict=True)
         _counted(max((one * other for one, other in pairs), default=0))
