@@ -368,7 +368,8 @@ def _wide_integers(raw: pa.Array, digits: pa.Array, kind: PropertyType) -> tuple
     target = pa.uint64() if kind.scalar is Scalar.U64 else pa.int64()
     known = pc.match_substring_regex(digits, r"\A-?[0-9]+\z")
     misfits = _misfits(raw, known, kind)
-    digits = pc.if_else(known, digits, None)
+    # Nothing below zero is a U64, but zero is, however it is written.
+    digits = pc.replace_substring_regex(pc.if_else(known, digits, None), r"\A-(0+)\z", r"\1")
     try:
         return digits.cast(target), misfits
     except pa.ArrowInvalid:

@@ -148,10 +148,10 @@ def test_a_file_that_travels_to_another_process_keeps_its_place(
 def test_integers_of_a_csv_are_decimal_whatever_their_width(tmp_path: Path) -> None:
     graph = create(tmp_path / "g", "node Person { name: String @key age: I32? far: I64? big: U64? }")
     table = tmp_path / "people.csv"
-    table.write_text("name,age,far,big\nann,+41,+7.0,+18446744073709551615\n")
+    table.write_text("name,age,far,big\nann,+41,+7.0,+18446744073709551615\nzoe,-0,-0.0,-00\n")
     graph.load(table, type="Person")
-    rows = graph.query("query q() { match { $p: Person } return { $p.* } }").to_pylist()
-    assert [tuple(row.values()) for row in rows] == [("ann", 41, 7, 2**64 - 1)]
+    rows = graph.query("query q() { match { $p: Person } return { $p.* } order { $p.name } }").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("ann", 41, 7, 2**64 - 1), ("zoe", 0, 0, 0)]
     for column, text in [(c, t) for c in ("age", "far", "big") for t in ("0x10", "+-3", " 4", "1_000", "+", "1e3")]:
         table.write_text(f"name,{column}\nbob,5\ncy,{text}\n")
         with pytest.raises(ConstraintError, match=r"record 2 \(line 3\): Person\.") as refused:
