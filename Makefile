@@ -48,7 +48,7 @@ test-pyg: $(PYG)/.installed ## Run the tests of PyTorch Geometric in .venv-pyg, 
 
 soak: $(DEV) ## Hours of random programs, damages and crashes: PROGRAMS of 300 steps in which all readers must agree
 	$(BIN)/python -m pytest -n $(WORKERS) tests/property/test_warm_and_cold.py tests/property/test_merge_model.py \
-		tests/damage tests/crash/test_every_step.py --programs $(PROGRAMS) --thorough --timeout 0
+		tests/damage tests/crash/test_every_step.py tests/crash/test_late_writers.py --programs $(PROGRAMS) --thorough --timeout 0
 
 check: $(DEV) ## Format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 EXHAUSTIVE = pytest.mark.exhaustive
+EXHAUSTIVE_FIRST = pytest.mark.exhaustive("first")
+"""For what takes a minute or so: others can run beside it only if it does not come last."""
 
 
 def always_first(count: int, cases: Iterable[Any]) -> list[Any]:

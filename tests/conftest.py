@@ -98,9 +98,14 @@ def _is_long(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) is not None for name in ("long", "exhaustive"))
 
 
-def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
+def _is_first(item: pytest.Item) -> bool:
+    return any("first" in marker.args for marker in item.iter_markers("exhaustive"))
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool, bool, bool]:
     return (
         _SUBSTRATE not in item.path.parents,
+        not _is_first(item),
         item.get_closest_marker("spark") is None,
         not _is_long(item),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.amounts import EXHAUSTIVE, always_first
+from tests.amounts import EXHAUSTIVE_FIRST, always_first
 from tests.property.differential.large import LargeMachine
 from tests.property.differential.machine import Counts, Machine
 from tests.property.differential.witnesses import Child, forget_everything
@@ -58,7 +58,7 @@ def test_all_readers_agree_after_every_step(tmp_path: Path, small: None, counts:
     assert counts.comparisons.total() > counts.steps.total() >= PROGRAMS * STEPS
 
 
-@EXHAUSTIVE
+@EXHAUSTIVE_FIRST
 def test_all_readers_agree_in_long_programs(tmp_path: Path, small: None, counts: Counts, program: int) -> None:
     """As many programs as `--programs` says, each with another seed; `make soak` runs hundreds."""
     run(tmp_path, 10_000 + program, counts, steps=300)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.amounts import EXHAUSTIVE
+from tests.amounts import EXHAUSTIVE_FIRST
 from tests.conftest import SPARK_SETTINGS
 from tests.spark.standalone import end_tree, free_port, spark_environment, spark_program
 
@@ -59,7 +59,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         process.wait(30)
 
 
-@EXHAUSTIVE
+@EXHAUSTIVE_FIRST
 def test_everything_works_through_spark_connect(server: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SPARK_REMOTE": server, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     done = subprocess.run(

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.load import DIMENSIONS
-from tests.amounts import EXHAUSTIVE
+from tests.amounts import EXHAUSTIVE_FIRST
 
-pytestmark = EXHAUSTIVE
+pytestmark = EXHAUSTIVE_FIRST
 
 DRIVER = Path(__file__).with_name("vectors_driver.py")
 SMALL, LARGE = 12_000, 60_000

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.amounts import EXHAUSTIVE
+from tests.amounts import EXHAUSTIVE_FIRST
 from tests.spark.standalone import end_tree
 
 from omnigraph import connect, create
 from omnigraph.graph import Graph
 from omnigraph.pipeline.streaming import BATCH, STREAM
 
-pytestmark = EXHAUSTIVE
+pytestmark = EXHAUSTIVE_FIRST
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
 FILES, NOTES_PER_FILE = 5, 50

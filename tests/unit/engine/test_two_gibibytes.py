@@ -8,7 +8,7 @@ import resource
 
 import numpy as np
 import pyarrow as pa
-from tests.amounts import EXHAUSTIVE
+from tests.amounts import EXHAUSTIVE_FIRST
 
 from omnigraph import create
 from omnigraph.engine.storage.cache import SHARED
@@ -70,7 +70,7 @@ def load_search_change_and_export(root: str) -> None:
     assert peak < 7, f"{peak:.1f} GB at the peak, of {os.getpid()}"
 
 
-@EXHAUSTIVE
+@EXHAUSTIVE_FIRST
 def test_more_than_two_gibibytes_of_text_are_loaded_searched_changed_and_exported(disk_path):
     assert ROWS * WIDTH > 2**31
     assert run_child(load_search_change_and_export, str(disk_path / "graph"), timeout_seconds=900) == 0
