@@ -123,12 +123,16 @@ class Session:
         threading.Thread(target=self._listen, daemon=True).start()
         assert self._line() == "ready"
 
+    def seconds_of(self, verb: str) -> float:
+        """How long it takes to do something that nobody interrupts, here and now."""
+        self._begin(verb)
+        began = time.monotonic()
+        assert self._line() == "done"
+        return time.monotonic() - began
+
     def interrupt(self, verb: str, after_seconds: float) -> str:
         """Let it do something, press Ctrl-C, and return what became of it."""
-        assert self.process.stdin
-        self.process.stdin.write(f"{verb}\n")
-        self.process.stdin.flush()
-        assert self._line() == "began"
+        self._begin(verb)
         time.sleep(after_seconds)
         self.process.send_signal(signal.SIGINT)
         said = self._line()
@@ -140,6 +144,12 @@ class Session:
             except queue.Empty:
                 assert "Exception ignored" in self._errors.read_text(), f"an interrupt of {verb} was lost"
         return said
+
+    def _begin(self, verb: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{verb}\n")
+        self.process.stdin.flush()
+        assert self._line() == "began"
 
     def _listen(self) -> None:
         assert self.process.stdout
@@ -173,9 +183,10 @@ def session(root: str, tmp_path: Path) -> Iterator[Session]:
 
 def press(session: Session, root: str, rounds: int, seed: int) -> Counter[str]:
     draw, seen, mine = random.Random(seed), Counter[str](), omnigraph.connect(root)
+    usual = {verb: max(session.seconds_of(verb) for _ in range(2)) for verb in VERBS}
     for number in range(rounds):
         verb = VERBS[number % len(VERBS)]
-        said = session.interrupt(verb, draw.choice((0.01, 0.1, 0.4, 1.0)) * draw.random())
+        said = session.interrupt(verb, usual[verb] * draw.random())
         assert said == "interrupted" or said == "done" or said.startswith("conflict"), f"{verb}: {said}"
         seen[said.partition(":")[0]] += 1
         began = time.monotonic()
