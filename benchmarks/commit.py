@@ -342,6 +342,7 @@ def real_graph(folder: Path, keep: Path | None, rounds: int, scale: float) -> No
     }
     _in_turn("one node and one edge", {name: each.insert for name, each in programs.items()}, rounds, programs)
     report_aims("one node and one edge", p50=1.25)
+    _in_runs("one node and one edge", programs["fast"], programs["bare Lance"], rounds)
     own_work(programs["fast"], rounds)
     _in_turn("a node with its edges deleted", {name: each.delete for name, each in programs.items()}, rounds, programs)
     report_aims("a node with its edges deleted")
@@ -367,6 +368,30 @@ def _in_turn(what: str, work: dict[str, Callable[[int], None]], rounds: int, pro
         report(f"real: {what}, {name}, p50", float(np.percentile(wall[name], 50)), "ms")
         report(f"real: {what}, {name}, p95", float(np.percentile(wall[name], 95)), "ms")
         report(f"real: {what}, {name}, cpu p50", float(np.percentile(cpu[name], 50)), "ms")
+
+
+def _in_runs(what: str, ours: RealGraph, bare: BareLance, rounds: int, run: int = 20) -> None:
+    """Commits that follow one another, as those of a program that loads record by record do.
+
+    In turn with others each commit begins with what these have left in the caches of the processor.
+    """
+    wall: dict[str, list[float]] = {"fast": [], "bare Lance": []}
+    number, order, chance = 2_000_000, list(zip(wall, (ours, bare), strict=True)), random.Random(7)
+    for at in range(-run, rounds, run):
+        chance.shuffle(order)
+        for name, program in order:
+            for _ in range(run):
+                number += 1
+                spent = timed(partial(program.insert, number))
+                if at >= 0:
+                    wall[name].append(spent)
+                if program is bare:
+                    bare.settle()
+    ratios = {q: np.percentile(wall["fast"], q) / np.percentile(wall["bare Lance"], q) for q in (10, 50)}
+    for name in wall:
+        report(f"real: {what} after another, {name}, p50", float(np.percentile(wall[name], 50)), "ms")
+    report(f"real: {what} after another, fast against bare Lance, p10", float(ratios[10]), "x")
+    report(f"real: {what} after another, fast against bare Lance, p50", float(ratios[50]), "x", 1.25)
 
 
 def report_aims(what: str, p50: float | None = None) -> None:

@@ -293,7 +293,6 @@ EXEMPT: dict[str, str] = {
     "engine.values.texts.FAULTS_MAX": _REPORT,
     "engine.write.staging.STAGING_THREADS": "how many tables are staged at once",
     "engine.values.columns.PROBLEMS_MAX": _REPORT,
-    "engine.write.staging.HANDOVER_SECONDS": _ROUNDS,
     "engine.write.group._HISTORY_MAX": _ROUNDS,
     "engine.write.layer.OWN": _NUMBER,
     "engine.write.layer._PLACE": _NUMBER,

@@ -47,11 +47,6 @@ class Ahead(Generic[T]):
             # No thread can be had, or the interpreter is about to end.
             logger.debug("nothing is done ahead: %s", exc)
 
-    @property
-    def is_running(self) -> bool:
-        """True while another thread has the work, or is about to begin with it."""
-        return self._running is not None and not self._running.done()
-
     def result(self) -> T | None:
         """What the work gave, once it is done; None when it failed, or when no thread has come to it until now."""
         if self._running is not None and not self._running.cancel():

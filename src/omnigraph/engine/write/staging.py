@@ -9,7 +9,6 @@ write for nothing.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -35,12 +34,6 @@ AHEAD_ROWS = 1_024
 """Up to so many rows that are written or removed, the files of a write are written while it is judged."""
 PARALLEL_ROWS = 50_000
 STAGING_THREADS = 8
-HANDOVER_SECONDS = 0.0001
-"""How long the caller leaves the interpreter to the threads that write ahead.
-
-They need it only until they are inside Lance. A caller who went on at once would keep it for as long as it judges,
-which takes longer than that, and would wait for them in the end.
-"""
 
 
 class TableWrite(Struct):
@@ -93,8 +86,6 @@ class Staging:
             for write in self._writes:
                 if write.rows is not None and write.rows.touched:
                     self._begun[write.table_key] = Ahead(partial(self._stage, write))
-        if any(ahead.is_running for ahead in self._begun.values()):
-            time.sleep(HANDOVER_SECONDS)
 
     def finish(self) -> None:
         """Write what no thread was asked to, and tell each table what was staged for it, or how it will be had."""
