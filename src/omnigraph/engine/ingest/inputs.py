@@ -17,6 +17,7 @@ from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, field
 
 from omnigraph.catalog import wide
@@ -276,7 +277,7 @@ def _read_piece(entity: Entity, names: Mapping[str, str], table: pa.Table, first
     for plain, name in names.items():
         column = wide.one_array(table.column(name))
         if plain == "id" or (plain in ("src", "dst") and isinstance(entity, EdgeType)):
-            given[plain] = _texts(entity, name, column)
+            given[plain] = _texts(entity, name, column, first)
         else:
             columns[plain], found = finish_arrow(column, entity.properties[plain].type)
             problems += [RecordProblem(first + p.row + 1, 0, f"{entity.name}.{plain}: {p.message}") for p in found]
@@ -293,7 +294,7 @@ def _read_piece(entity: Entity, names: Mapping[str, str], table: pa.Table, first
     return built, brings_ids or bool(entity.key)
 
 
-def _texts(entity: Entity, name: str, column: pa.Array) -> pa.Array:
+def _texts(entity: Entity, name: str, column: pa.Array, first: int) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not wide.is_text(column.type):
@@ -302,7 +303,8 @@ def _texts(entity: Entity, name: str, column: pa.Array) -> pa.Array:
             raise ConstraintError(f"{entity.name}: the column '{name}' must hold text or integers, not {column.type}")
         column = written
     if name != "id" and column.null_count:
-        raise ConstraintError(f"{entity.name}: the column '{name}' must not hold nulls")
+        place = wording.place(first + int(pc.index(pc.is_null(column), True).as_py()) + 1, 0)
+        raise ConstraintError(f"{place}: {entity.name}: the column '{name}' must not hold nulls")
     for row, message in text_faults(column)[:1]:
-        raise ConstraintError(f"{wording.place(row + 1, 0)}: {entity.name}: the column '{name}': {message}")
+        raise ConstraintError(f"{wording.place(first + row + 1, 0)}: {entity.name}: the column '{name}': {message}")
     return column.cast(pa.string())

@@ -233,10 +233,11 @@ _BAD_ELEMENT = "a vector element must be a finite number that F32 can hold"
 
 def finish_arrow(raw: pa.Array, kind: PropertyType) -> Finished:
     """The stored column of a caller's Arrow column, which must already be of a fitting kind."""
-    if pa.types.is_null(raw.type):
-        return pa.nulls(len(raw), column_type(kind)), []
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
+    if raw.null_count == len(raw):
+        # Nulls fit every property, whatever their type: pandas gives a column without values as floats.
+        return pa.nulls(len(raw), column_type(kind)), []
     unreadable = [Problem(row, message) for row, message in text_faults(raw)]
     if unreadable:
         return pa.nulls(len(raw), column_type(kind)), unreadable

@@ -111,6 +111,16 @@ def test_arrow_columns_of_another_kind_are_refused(column, scalar):
     assert problems
 
 
+@pytest.mark.parametrize("scalar", ["String", "Bool", "Date", "DateTime", "Blob", "I32"])
+@pytest.mark.parametrize("column", [pa.array([None, None], pa.float64()), pa.array([], pa.bool_())])
+def test_an_arrow_column_without_a_value_fits_every_property(column, scalar):
+    for wanted in (kind(scalar), kind("Vector", dimension=2)):
+        finished, problems = finish_arrow(column, wanted)
+        assert not problems
+        assert finished.type == column_type(wanted)
+        assert finished.null_count == len(finished) == len(column)
+
+
 def test_arrow_vectors_may_be_lists_of_any_numbers():
     given = pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))
     finished, problems = finish_arrow(given, kind("Vector", dimension=2))
