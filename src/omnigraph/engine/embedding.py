@@ -168,8 +168,9 @@ class LocalEmbedder:
         """The vectors of texts.
 
         Raises:
-            InputError: the property is not of the model's dimension, or the model is not installed.
+            InputError: the property is not of the model's dimension, the model is not installed, or a text is missing.
         """
+        _require_texts(texts)
         if dimension != LOCAL_DIMENSION:
             raise InputError(
                 f"model '{LOCAL_MODEL}' makes vectors of {LOCAL_DIMENSION} numbers, and the property has {dimension}:"
@@ -228,7 +229,12 @@ class HttpEmbedder:
         return self._embed([text], dimension, Purpose.QUERY)[0]
 
     def embed_documents(self, texts: Sequence[str], dimension: int) -> list[Vector]:
-        """The vectors of texts that are stored."""
+        """The vectors of texts that are stored.
+
+        Raises:
+            InputError: a text is missing, or no API key is configured.
+        """
+        _require_texts(texts)
         return self._embed(list(texts), dimension, Purpose.DOCUMENT)
 
     def _embed(self, texts: list[str], dimension: int, purpose: Purpose) -> list[Vector]:
@@ -310,6 +316,14 @@ def _numbers(vector: Any) -> Vector:
     if not isinstance(vector, list) or not all(isinstance(value, int | float) for value in vector):
         raise StorageError("embedding provider answered a vector that is no list of numbers", kind="permanent")
     return tuple(float(value) for value in vector)
+
+
+def _require_texts(texts: Sequence[str]) -> None:
+    """Refuse what has no vector before a model is asked, for it would not say which of many texts that is."""
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str) or not text:
+            what = "empty" if text == "" else f"no text but {text!r}"
+            raise InputError(f"text {number} of {len(texts)} is {what}: leave such rows out, their vectors stay null")
 
 
 def checked(vector: Vector, dimension: int, model: str) -> Vector:

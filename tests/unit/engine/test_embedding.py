@@ -155,6 +155,13 @@ def test_answers_that_are_no_vectors_are_refused(endpoint):
             checked(tuple(vector), 2, "m")
 
 
+@pytest.mark.parametrize("missing", ["", None, math.nan])
+@pytest.mark.parametrize("config", [EmbeddingConfig(), EmbeddingConfig(Provider.OPENAI, api_key="k")])
+def test_a_text_that_is_missing_is_named_before_the_model_is_asked(config, missing):
+    with pytest.raises(InputError, match=r"^text 2 of 3 is (empty|no text but (None|nan)): leave such rows out"):
+        make_embedder(config).embed_documents(["one", missing, "three"], 256)
+
+
 def test_a_provider_without_a_key_says_so_before_it_is_called():
     with pytest.raises(InputError, match="API key"):
         HttpEmbedder(EmbeddingConfig(Provider.OPENAI)).embed_query("a", 2)
