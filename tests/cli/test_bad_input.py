@@ -160,6 +160,9 @@ def test_an_unknown_branch(root: Path) -> None:
 
 def test_nothing_addressed() -> None:
     refused(call("snapshot"), 1, "no graph addressed")
+    refused(
+        call("branch", "diff", "dev", "g.omni"), 1, "'g.omni' was taken as the branch B: write 'branch diff dev main"
+    )
 
 
 def test_with_json_the_refusal_is_also_an_object_on_standard_output(tmp_path: Path) -> None:

@@ -45,13 +45,14 @@ class Session:
         uri: str | None = None,
         uri_option: str | None = None,
         capability: str = "any",
+        hint: str = "",
     ) -> None:
         if uri is not None and uri_option is not None:
             raise InputError("a positional URI and --uri are mutually exclusive: pass one of them")
         uri = uri if uri is not None else uri_option
         self.command = command
         self.config = configuration()
-        self.target = resolve_target(self.config, uri=uri, capability=capability, **asdict(address))
+        self.target = resolve_target(self.config, uri=uri, capability=capability, hint=hint, **asdict(address))
         self._remote: RemoteGraph | None = None
 
     @property

@@ -58,8 +58,11 @@ def resolve_target(
     graph: str | None = None,
     profile: str | None = None,
     capability: str = "any",
+    hint: str = "",
 ) -> Target:
     """Find what a command works on; its capability is `any`, `direct` (a store only) or `served` (a server only).
+
+    A `hint` ends the message that nothing is addressed.
 
     Raises:
         InputError: nothing, or more than one thing, is addressed, or it is not something the command works on.
@@ -70,7 +73,7 @@ def resolve_target(
     if scope is None:
         scope = default_scope(config)
     if scope is None:
-        raise InputError(NOTHING_ADDRESSED)
+        raise InputError(NOTHING_ADDRESSED + hint)
     if scope.kind == "cluster":
         raise InputError(f"{scope.origin} binds a cluster; data is read and written through a server or a store")
     if scope.kind == "store":

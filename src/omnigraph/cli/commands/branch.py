@@ -12,6 +12,7 @@ from omnigraph.cli.differences import SHOWN_CHANGES, Kinds, Limit, Ops, Stat, To
 from omnigraph.cli.options import Actor, Address, Json, Quiet, Uri, UriOption, Yes, addressed
 from omnigraph.cli.output import to_json
 from omnigraph.cli.session import Session, write_lines
+from omnigraph.ids import MAIN
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 
@@ -97,7 +98,7 @@ def show_branch(
 def diff_branches(
     address: Address,
     source: Annotated[str, typer.Argument(metavar="A", help="A branch; with --two-way also a commit.")],
-    into: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")] = "main",
+    into: Annotated[str, typer.Argument(metavar="B", help="What it is compared with.")] = MAIN,
     uri: Uri = None,
     uri_option: UriOption = None,
     two_way: Annotated[
@@ -112,7 +113,8 @@ def diff_branches(
     as_json: Json = False,
 ) -> None:
     """Show what branch A would bring into branch B: its changes since the two parted."""
-    session = Session("branch diff", address, uri=uri, uri_option=uri_option)
+    hint = "" if into == MAIN else f"; '{into}' was taken as the branch B: write 'branch diff {source} main {into}'"
+    session = Session("branch diff", address, uri=uri, uri_option=uri_option, hint=hint)
     with session.open(read_only=True) as graph:
         wanted = {"types": types or (), "kinds": kinds or (), "ops": ops or ()}
         if two_way:
