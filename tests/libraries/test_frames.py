@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pds
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
@@ -204,13 +205,24 @@ def test_several_batches_and_frames_are_rows_of_one_type(graph: omnigraph.Graph)
         graph.load([pa.table({"name": ["gil"]}), pa.table({"name": [1]})], type="Person")
 
 
+def test_an_empty_frame_is_loaded_whatever_the_types_of_its_columns(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    for kind in (pa.null(), pa.float64(), pa.string()):
+        people = pa.table({"id": pa.nulls(1, kind), "name": ["ann"]})
+        empty = pa.table({"from": pa.nulls(0, kind), "to": pa.nulls(0, kind)})
+        graph.load({"Person": people, "Knows": empty}, mode="overwrite")
+        pq.write_table(empty, tmp_path / "empty.parquet")
+        graph.load(tmp_path / "empty.parquet", type="Knows")
+        with pytest.raises(ConstraintError, match="record 1: Knows: the column 'from' must not hold nulls"):
+            graph.load(pa.table({"from": pa.nulls(1, kind), "to": ["ann"]}), type="Knows")
+
+
 def test_plain_rows_of_several_types(graph: omnigraph.Graph) -> None:
     graph.load(
         {"Person": [{"name": "ann", "age": 31}, {"name": "bob", "tall": 1.8}], "Knows": [{"from": "ann", "to": "bob"}]}
     )
     assert [(row["age"], row["tall"]) for row in graph.query(ALL)] == [(31, None), (None, 1.8)]
     assert graph.table("Knows").num_rows == 1
-    with pytest.raises(InputError, match="rows or frames for all types of one load: Item has no rows"):
+    with pytest.raises(InputError, match="or frames and files for all of them: Item is given as no list with rows"):
         graph.load({"Person": [{"name": "cyd"}], "Item": pa.table({"number": [1]})})
 
 

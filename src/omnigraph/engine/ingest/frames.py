@@ -194,7 +194,10 @@ def _rows_of_types(source: Mapping[str, Any], catalog: Catalog) -> Iterator[dict
     """
     others = [str(name) for name, part in source.items() if not _is_rows(part)]
     if others:
-        raise InputError(f"give rows or frames for all types of one load: {', '.join(others)} has no rows")
+        raise InputError(
+            "give plain rows for all types of one load, or frames and files for all of them:"
+            f" {', '.join(others)} is given as no list with rows"
+        )
     return (record for name, rows in source.items() for record in _records(rows, str(name), catalog))
 
 

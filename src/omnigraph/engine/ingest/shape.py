@@ -404,7 +404,7 @@ def _texts(batch: pa.Table, column: str | None, what: str, *, required: bool) ->
     if column is None:
         return None, []
     raw = _whole(batch[column])
-    if pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):
+    if pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type) or raw.null_count == len(raw):
         raw = id_texts(raw)
     if raw is None:
         return pa.nulls(batch.num_rows, pa.string()), [Problem(0, f"column '{column}' holds fractions, not ids")]

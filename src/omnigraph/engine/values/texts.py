@@ -34,6 +34,9 @@ def id_texts(column: pa.Array) -> pa.Array | None:
     """A column of ids as text: numbers without a fraction in digits, as a key of that number is; None for others."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if column.null_count == len(column):
+        # An empty frame has no texts that would tell its type.
+        return pa.nulls(len(column), pa.string())
     if pa.types.is_floating(column.type):
         # Frame libraries make floats of integers where they have no other way to say that some are missing.
         try:
