@@ -72,9 +72,9 @@ def shape_feed(feed: Feed, catalog: Catalog, *, thorough: bool = False) -> Itera
         return
     entity = catalog.tables[feed.table_key]
     if feed.piece.file.format is FileFormat.PARQUET:
-        yield from _shape_parquet(feed, entity, PROBLEMS_MAX if thorough else BATCH_ROWS)
+        yield from _shape_parquet(feed, entity, thorough=thorough)
     elif feed.piece.file.format is FileFormat.CSV:
-        yield from _shape_csv(feed, entity)
+        yield from _shape_csv(feed, entity, thorough=thorough)
     else:
         shaped = _shape_lines(feed.piece, catalog, thorough=thorough, of=entity)
         yield from _only(feed.table_key, shaped, feed.name)
@@ -145,6 +145,34 @@ def shape_columns(
     return shaped
 
 
+def _all_problems(
+    entity: NodeType | EdgeType, batch: pa.Table, columns: ColumnMap, first_row: int, *, from_text: bool
+) -> list[RecordProblem]:
+    """What is wrong with every row, from runs so short that no problem is left out.
+
+    Rules are asked only where every value could be read, so the rows without a fault are looked at once more by
+    themselves. What they then share with the others is about the column.
+    """
+    found: list[RecordProblem] = []
+    for start in range(0, batch.num_rows, PROBLEMS_MAX):
+        part = batch.slice(start, PROBLEMS_MAX)
+        problems = shape_columns(entity, part, columns, first_row=first_row + start, from_text=from_text).problems
+        faulty, told = {p.record for p in problems}, {p.message for p in problems}
+        numbers = range(first_row + start + 1, first_row + start + part.num_rows + 1)
+        sound = [number for number in numbers if number not in faulty]
+        if problems and sound:
+            rest = part.take(pa.array([number - numbers[0] for number in sound]))
+            others = shape_columns(entity, rest, columns, from_text=from_text).problems
+            at = [sound[p.record - 1] for p in others]
+            problems += [
+                RecordProblem(number, number, p.message)
+                for number, p in zip(at, others, strict=True)
+                if p.message not in told
+            ]
+        found += sorted(problems)
+    return found
+
+
 def _shape_lines(
     piece: Piece, catalog: Catalog, *, thorough: bool, of: NodeType | EdgeType | None = None
 ) -> Iterator[Shaped]:
@@ -179,16 +207,20 @@ def _only(key: TableKey, shaped: Iterator[Shaped], name: str) -> Iterator[Shaped
         yield each
 
 
-def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, batch_rows: int) -> Iterator[Shaped]:
+def _shape_parquet(feed: Feed, entity: NodeType | EdgeType, *, thorough: bool) -> Iterator[Shaped]:
     file = open_parquet(feed.piece.file)
     names = file.schema_arrow.names
     wanted = sorted(set(_columns_of(feed, entity, names).values()), key=names.index)
     row = feed.piece.first_row
     groups = list(range(feed.piece.start, feed.piece.end))
-    batch_rows = min(batch_rows, _rows_at_once(file, groups))
+    batch_rows = min(BATCH_ROWS, _rows_at_once(file, groups))
     batches = file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=wanted)
     for batch in _one_ahead(_decoded(feed, batches)):
-        yield shape_columns(entity, pa.Table.from_batches([batch]), feed.columns, first_row=row)
+        table = pa.Table.from_batches([batch])
+        shaped = shape_columns(entity, table, feed.columns, first_row=row)
+        if thorough and shaped.problems:
+            shaped.problems = _all_problems(entity, table, feed.columns, row, from_text=False)
+        yield shaped
         row += batch.num_rows
 
 
@@ -224,7 +256,7 @@ def _rows_at_once(file: pq.ParquetFile, groups: Sequence[int]) -> int:
     return max(1, int(BATCH_BYTES * rows // max(size, 1)))
 
 
-def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
+def _shape_csv(feed: Feed, entity: NodeType | EdgeType, *, thorough: bool) -> Iterator[Shaped]:
     """CSV with a header line; quoted values may hold line ends."""
     header = csv_header(feed.piece)
     _columns_of(feed, entity, header)  # also where no row follows that would be asked for its columns
@@ -240,6 +272,8 @@ def _shape_csv(feed: Feed, entity: NodeType | EdgeType) -> Iterator[Shaped]:
         if len(lines):
             table = _parse_csv(data, header, feed, lines)
             shaped = shape_columns(entity, table, feed.columns, first_row=before, from_text=True)
+            if thorough and shaped.problems:
+                shaped.problems = _all_problems(entity, table, feed.columns, before, from_text=True)
             shaped.lines, shaped.records, unclaimed = unclaimed, len(lines), 0
             yield _on_lines(shaped, lines, before)
 
