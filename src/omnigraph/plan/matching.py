@@ -104,15 +104,14 @@ class _Block(Struct):
     def add_negation(self, negation: ast.Negation | ast.Exists) -> None:
         inner = self.scope.inner()
         pattern = match_pattern(inner, negation.clauses)
-        outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
+        outer = self._note_used(inner)
         if not outer:
             word = "not" if isinstance(negation, ast.Negation) else "exists"
             raise self.scope.fail("T9", f"{word} {{ }} must use a variable that is bound outside it", negation.span)
-        self.scope.used.update(outer)
         if isinstance(negation, ast.Negation):
-            self.anti_joins.append(AntiJoin(pattern, tuple(outer)))
+            self.anti_joins.append(AntiJoin(pattern, outer))
         else:
-            self.semi_joins.append(SemiJoin(pattern, tuple(outer)))
+            self.semi_joins.append(SemiJoin(pattern, outer))
 
     # --- blocks
 
@@ -125,7 +124,8 @@ class _Block(Struct):
         scope.paths.update(inner.paths)
         binds = [*inner.nodes, *inner.edges, *sorted(inner.paths)]
         scope.nullable.update(binds)
-        self.blocks.append(OptionalMatch(pattern, self._outer(inner), tuple(binds)))
+        self._note_used(inner)
+        self.blocks.append(OptionalMatch(pattern, tuple(binds)))
 
     def _either(self, clause: ast.Either) -> None:
         scope = self.scope
@@ -150,10 +150,12 @@ class _Block(Struct):
         scope.paths.update(paths)
         binds = [*nodes, *edges, *sorted(paths)]
         scope.nullable.update(name for name in binds if any(name in inner.nullable for inner in scopes))
-        outer = sorted({name for inner in scopes for name in self._outer(inner)})
-        self.blocks.append(Union(arms, tuple(outer), tuple(binds)))
+        for inner in scopes:
+            self._note_used(inner)
+        self.blocks.append(Union(arms, tuple(binds)))
 
-    def _outer(self, inner: Scope) -> tuple[str, ...]:
+    def _note_used(self, inner: Scope) -> tuple[str, ...]:
+        """The variables that an inner pattern uses of this one, which therefore uses them, too."""
         outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
         self.scope.used.update(outer)
         return tuple(outer)
