@@ -186,7 +186,7 @@ def _check_rows(
         report.note("schema", subject, "a table is published for a type the schema does not declare")
         return _valid_rows(handle.scan(["id"]))
     kept = _held(entity)
-    declared = table_schema(entity, blobs="stored")
+    declared = table_schema(entity)
     # Columns are found by name; a table made by another release may have them in another order.
     if {f.name: _plain_type(f.type) for f in handle.schema} != {f.name: f.type for f in declared}:
         report.problem("schema", subject, "the table's columns are not those of its type")
