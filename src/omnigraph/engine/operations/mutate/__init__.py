@@ -12,12 +12,12 @@ from typing import Any
 
 from omnigraph.engine.commit.cancellation import Cancellation
 from omnigraph.engine.coordination.intent import WriterKind
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.manifest.records import CommitWrite, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.mutate.matched import Source
 from omnigraph.engine.operations.mutate.program import Program, prepare_program
 from omnigraph.engine.operations.outcomes import MutationResult
-from omnigraph.engine.read.context import EmbedsText
 from omnigraph.engine.read.reader import Reader, ReadState
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
@@ -43,7 +43,7 @@ def mutate(
     cancellation: Cancellation | None = None,
     limits: WriteLimits | None = None,
     reader: Reader | None = None,
-    embedder: EmbedsText | None = None,
+    embedder: Embedder | None = None,
 ) -> MutationResult:
     """Run a checked mutation with bound parameters.
 
