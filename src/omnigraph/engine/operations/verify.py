@@ -9,7 +9,7 @@ note, not a problem. What cannot be read is a problem like others, and the walk 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -343,8 +343,3 @@ def _readable_snapshots(context: GraphContext) -> list[Snapshot]:
         except GraphError:
             continue  # reported where the branch itself was looked at
     return found
-
-
-def _table_folders(listings: Iterable[list[str]]) -> Iterator[str]:
-    for listing in listings:
-        yield from sorted(listing)
