@@ -25,7 +25,7 @@ from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.orphan_tables import unregistered
 from omnigraph.engine.operations.verify_files import check_files
-from omnigraph.engine.operations.verify_report import Finding, VerifyReport
+from omnigraph.engine.operations.verify_report import VerifyReport
 from omnigraph.engine.recovery import Intent, audit
 from omnigraph.engine.rules.checks import check_rows
 from omnigraph.engine.rules.validate import check_unique_input
@@ -36,7 +36,7 @@ from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, ConstraintError, GraphError
 from omnigraph.ids import MAIN, TableKey, node_key, stored_branch
 
-__all__ = ["Finding", "VerifyReport", "verify"]
+__all__ = ["VerifyReport", "verify"]
 
 LOOKS = 5
 """How often a branch is looked at that others keep changing, while there is something wrong with what was seen."""
