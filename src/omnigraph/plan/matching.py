@@ -180,7 +180,7 @@ class _Block(Struct):
             raise scope.fail("T2", f"{node.name} has no property '{entry.property}'{guess}", entry.span)
         if prop.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
             raise scope.fail("T3", f"'{prop.name}' is {prop.type} and cannot be matched", entry.span)
-        value = compared_value(scope, prop, entry.value, literal_code="T3")
+        value = compared_value(scope, prop, entry.value)
         ref = PropertyRef(variable, prop.name, prop.type)
         return ListContains(ref, value) if prop.type.is_list else Comparison(ComparisonOperator.EQ, ref, value)
 

@@ -133,7 +133,7 @@ def _endpoint(scope: Scope, edge: EdgeType, assignment: ast.Assignment) -> Expre
     syntax = _as_id(scope, wanted, _folded(assignment.value))
     simple = _simple(scope, syntax)
     if simple is not None:
-        return compared_value(scope, Property(name, STRING), simple, literal_code="T3", variable_code="T14")
+        return compared_value(scope, Property(name, STRING), simple, variable_code="T14")
     found = expression(scope, syntax, _INSERTED)
     if isinstance(found, EntityId):
         node = scope.node(found.variable)
