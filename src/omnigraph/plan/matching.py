@@ -211,11 +211,7 @@ class _Block(Struct):
             if end.name == ANONYMOUS:
                 # Rows are told apart by their named variables; a path between nameless ends would break no tie.
                 raise scope.fail(None, "a path leads between two named nodes: give $_ a name", end.span)
-        forward = self._is_forward(clause, edge)
-        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        left = self._bind(clause.left, scope.catalog.nodes[left_type])
-        right = self._bind(clause.right, scope.catalog.nodes[right_type])
-        source, target = (left, right) if forward else (right, left)
+        source, target, forward = self._ends(clause, edge)
         scope.paths[name] = (edge.name, source, target, clause.undirected, not forward)
         ends = (source, target, edge.source, edge.target)
         self.paths.append(ShortestPath(name, edge.name, *ends, clause.undirected, low, high, not forward))
@@ -225,16 +221,20 @@ class _Block(Struct):
         edge = self._edge_type(clause)
         low, high = self._hops(clause.hops)
         edge_variable = self._edge_variable(clause, low, high)
-        forward = self._is_forward(clause, edge)
-        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        left = self._bind(clause.left, scope.catalog.nodes[left_type])
-        right = self._bind(clause.right, scope.catalog.nodes[right_type])
+        source, target, _ = self._ends(clause, edge)
         if edge_variable is not None:
             scope.edges[edge_variable] = edge
-        source, target = (left, right) if forward else (right, left)
         self.expands.append(
             Expand(edge.name, source, target, edge.source, edge.target, clause.undirected, low, high, edge_variable)
         )
+
+    def _ends(self, clause: ast.Traversal | ast.ShortestPath, edge: EdgeType) -> tuple[str, str, bool]:
+        """The variables at the source and at the target of an edge, and whether the left one is the source."""
+        nodes = self.scope.catalog.nodes
+        forward = self._is_forward(clause, edge)
+        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
+        left, right = self._bind(clause.left, nodes[left_type]), self._bind(clause.right, nodes[right_type])
+        return (left, right, True) if forward else (right, left, False)
 
     def _hops(self, hops: ast.Hops | None) -> tuple[int, int]:
         if hops is None:
