@@ -433,7 +433,7 @@ class ObjectStore:
             return self._marks_one_by_one(path)
         except OSError as exc:
             raise classify_lance_error(exc, f"listing {path}") from exc
-        return {name: (facts.st_ino, facts.st_mtime_ns, facts.st_size) for name, facts in seen}
+        return {name: file_mark(facts) for name, facts in seen}
 
     def _marks_one_by_one(self, path: str) -> dict[str, object]:
         found = {name: self.mark(f"{path}/{name}") for name in self.list_dir(path)}
