@@ -19,7 +19,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.choices import Durability as Durable
 from omnigraph.choices import Engine, ExportFormat, LoadMode, MergeStrategy, ToldValues
 from omnigraph.engine.changes import Diff
-from omnigraph.engine.embedding import EmbeddingConfig, make_embedder
+from omnigraph.engine.embedding import Embedder, EmbeddingConfig, make_embedder
 from omnigraph.engine.ingest.choice import settle_engine
 from omnigraph.engine.ingest.frames import framed
 from omnigraph.engine.ingest.lenient import read_leniently
@@ -42,7 +42,6 @@ from omnigraph.engine.operations.open import open_graph
 from omnigraph.engine.operations.outcomes import LoadResult, MutationResult
 from omnigraph.engine.operations.texts import read_query, read_schema
 from omnigraph.engine.read import ReadOptions, execute, explain_analyze, explain_order
-from omnigraph.engine.read.context import EmbedsText
 from omnigraph.engine.read.reader import Reader
 from omnigraph.engine.recovery import heal
 from omnigraph.engine.schema.accepted import load_contract
@@ -144,7 +143,7 @@ class Graph(Libraries):
     """A typed property graph. Use `create` or `connect` to get one."""
 
     def __init__(
-        self, context: GraphContext, *, embedder: EmbedsText | None = None, bulk: BulkEngine | None = None
+        self, context: GraphContext, *, embedder: Embedder | None = None, bulk: BulkEngine | None = None
     ) -> None:
         if not isinstance(context, GraphContext):
             raise InputError("a Graph is made by omnigraph.connect or omnigraph.create")

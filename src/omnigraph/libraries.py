@@ -21,12 +21,12 @@ from omnigraph.boundary import optional, query_or_nodes, text, text_or_path, ver
 from omnigraph.catalog.arrow import blob_columns, outside_table
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.drawing import Beginning, Drawing, neighbourhood
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.ingest.entities import entity_named
 from omnigraph.engine.manifest.listed import state_table
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.texts import read_query
 from omnigraph.engine.read import execute
-from omnigraph.engine.read.context import EmbedsText
 from omnigraph.engine.read.graph.numbered import NumberedGraph, number
 from omnigraph.engine.read.kernels import Ints
 from omnigraph.engine.read.reader import Reader
@@ -58,7 +58,7 @@ class Libraries(Groups):
     """What an opened graph hands over to other libraries."""
 
     _reader: Reader
-    _embedder: EmbedsText | None
+    _embedder: Embedder | None
 
     @abstractmethod
     def _view(self, branch: str, at: Moment | None) -> tuple[Catalog, Snapshot]:

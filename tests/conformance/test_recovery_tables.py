@@ -80,7 +80,6 @@ def test_a_decision(row: tuple[str, ...], sweeping: bool) -> None:
     facts = set(text.split())
     known = {"published": True, "unpublished": False}
     situation = Situation(
-        kind=WriterKind.MUTATION,
         states=[STATES[letter] for letter in letters.split() if letter != "-"],
         branch_exists="no-branch" not in facts,
         advanced="advanced" in facts,

@@ -396,7 +396,6 @@ class PlanMaker:
     def block(self, bound, edges, depth):
         """An optional block, or a union whose arms bind the same names."""
         rng = self.rng
-        outer = tuple(sorted(bound))
         inner_bound, inner_edges, outside = dict(bound), dict(edges), list(self.paths)
         pattern = self.pattern(inner_bound, inner_edges, rng.choice([1, 1, 2]), depth + 1)
         new_paths = [name for name in self.paths if name not in outside]
@@ -407,7 +406,7 @@ class PlanMaker:
             self.nullable |= set(binds)
             bound.update(new)
             edges.update(new_edges)
-            return op.OptionalMatch(pattern, outer, binds)
+            return op.OptionalMatch(pattern, binds)
         arms = [pattern]
         roll = rng.random()
         if roll < 0.3:
@@ -426,7 +425,7 @@ class PlanMaker:
             binds = tuple(name for name in again if name not in bound)
         bound.update({name: new[name] for name in binds if name in new})
         edges.update({name: new_edges[name] for name in binds if name in new_edges})
-        return op.Union(tuple(arms), outer, binds)
+        return op.Union(tuple(arms), binds)
 
     def number_that_may_fail(self, bound, edges):
         """A computation with integers of any size, which may leave 64 bits."""

@@ -1,15 +1,14 @@
 """The Arrow form of the catalog: the type of each property and the schema of each table.
 
-A Blob has two forms. The *logical* one is plain bytes, which is what loads and exports pass around; the *stored* one
-is the struct that Lance's blob columns take, marked by its extension name so that this layer need not know Lance.
+A Blob has two forms. The *logical* one is plain bytes, which is what loads and exports pass around; the *stored* one,
+which tables have, is the struct that Lance's blob columns take, marked by its extension name so that this layer need
+not know Lance.
 
 A DateTime has two forms as well. It is stored as milliseconds under the type date64, which other programs take for a
 day; results, exports and frames hand it out as `MOMENT`, the same milliseconds under a name everybody reads alike.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import pyarrow as pa
 
@@ -81,19 +80,19 @@ def outside_table(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema([outside_field(field) for field in table.schema]))
 
 
-def property_field(prop: Property, *, blobs: Literal["logical", "stored"] = "logical") -> pa.Field:
+def property_field(prop: Property) -> pa.Field:
     """The column of one property."""
-    if prop.type.scalar is Scalar.BLOB and blobs == "stored":
+    if prop.type.scalar is Scalar.BLOB:
         return pa.field(prop.name, BLOB_STORAGE, nullable=prop.type.nullable, metadata=BLOB_METADATA)
     return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable)
 
 
-def table_schema(entity: NodeType | EdgeType, *, blobs: Literal["logical", "stored"] = "logical") -> pa.Schema:
+def table_schema(entity: NodeType | EdgeType) -> pa.Schema:
     """The columns of a type's table: `id`, for edges `src` and `dst`, then the properties by name."""
     fields = [pa.field("id", pa.string(), nullable=False, metadata=PRIMARY_KEY_METADATA)]
     if isinstance(entity, EdgeType):
         fields += [pa.field(name, pa.string(), nullable=False) for name in ("src", "dst")]
-    fields += [property_field(entity.properties[name], blobs=blobs) for name in sorted(entity.properties)]
+    fields += [property_field(entity.properties[name]) for name in sorted(entity.properties)]
     return pa.schema(fields)
 
 

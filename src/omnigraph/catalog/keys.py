@@ -32,7 +32,7 @@ def id_from_key(entity: EntityType, columns: Mapping[str, pa.Array | pa.ChunkedA
     texts = [key_text(entity, name, columns[name]) for name in entity.key]
     if len(texts) == 1:
         return texts[0]
-    quoted = [_json_string(text) for text in texts]
+    quoted = [json_texts(text) for text in texts]
     inner = pc.binary_join_element_wise(*quoted, ",")
     return pc.binary_join_element_wise("[", inner, "]", "")
 
@@ -67,10 +67,11 @@ def _float_text(entity: EntityType, name: str, values: pa.Array) -> pa.StringArr
     return pc.if_else(pc.equal(values, pa.scalar(0, values.type)), "0", text)
 
 
-def _json_string(text: pa.StringArray) -> pa.StringArray:
-    special = pc.match_substring_regex(text, _JSON_SPECIAL)
+def json_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Every text as JSON has it; nulls stay null."""
+    special = pc.match_substring_regex(texts, _JSON_SPECIAL)
     if pc.any(special, min_count=0).as_py():
-        # Few keys hold quotes or control characters, so only those take the slow way.
-        escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in text.filter(special).to_pylist()]
-        text = pc.replace_with_mask(text, special, pa.array(escaped, type=pa.string()))
-    return pc.binary_join_element_wise('"', text, '"', "")
+        # Few texts hold quotes or control characters, so only those take the slow way.
+        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts.filter(special).to_pylist()]
+        texts = pc.replace_with_mask(texts, special, pa.array(escaped, pa.string()))
+    return pc.binary_join_element_wise('"', texts, '"', "")

@@ -130,11 +130,6 @@ class AddProperty(_OfProperty, frozen=True):
     property_type: PropertyType
     default: str | None = None
 
-    @property
-    def fills(self) -> bool:
-        """True when existing rows are given the default."""
-        return not self.property_type.nullable
-
 
 class RenameProperty(_OfType, frozen=True):
     """A property under a new name; values and constraints follow."""

@@ -11,38 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bar
 
+    from omnigraph.engine.ingest.progress import Progress as LoadProgress
+    from omnigraph.engine.operations.merge.progress import MergeProgress
 
-class Observation(Protocol):
-    """What a load says about itself while it runs."""
-
-    @property
-    def phase(self) -> str:
-        """The name of what is being done."""
-
-    @property
-    def rows(self) -> int:
-        """Rows counted so far."""
-
-    @property
-    def rows_per_second(self) -> float:
-        """The mean rate since the load began."""
-
-    @property
-    def fraction(self) -> float | None:
-        """How much of the phase is done, None while that is unknown."""
-
-    @property
-    def note(self) -> str:
-        """A sentence, when there is something to say."""
+    Observation = LoadProgress | MergeProgress
 
 
-Listener = Callable[[Observation], None]
+Listener = Callable[["Observation"], None]
 
 
 @contextmanager

@@ -5,8 +5,7 @@
 is drawn as well.
 """
 
-from omnigraph.drawing.neighbourhood import NODES_MAX, Asked, Beginning, neighbourhood
+from omnigraph.drawing.neighbourhood import Beginning, neighbourhood
 from omnigraph.drawing.picture import Drawing
-from omnigraph.drawing.schema import schema_svg
 
-__all__ = ["NODES_MAX", "Asked", "Beginning", "Drawing", "neighbourhood", "schema_svg"]
+__all__ = ["Beginning", "Drawing", "neighbourhood"]

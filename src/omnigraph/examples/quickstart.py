@@ -24,7 +24,8 @@ from rich.table import Table
 import omnigraph
 from omnigraph import MergeConflict
 from omnigraph.choices import Engine
-from omnigraph.cli.progress import Observation, load_bar
+from omnigraph.cli.progress import load_bar
+from omnigraph.engine.ingest.progress import Progress
 from omnigraph.examples import community
 
 NEWCOMER = "newcomer"
@@ -121,7 +122,7 @@ class Story:
             f" ({total / elapsed:,.0f} rows/s), visible all at once as commit {result.commit_id}"
         )
 
-    def _say(self, seen: Observation) -> None:
+    def _say(self, seen: Progress) -> None:
         """Print the notes of a load where no bar is drawn."""
         if seen.note:
             self.console.print(seen.note, highlight=False)

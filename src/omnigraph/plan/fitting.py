@@ -17,12 +17,10 @@ from omnigraph.plan.operators import Literal, Now, ParameterRef, Value
 from omnigraph.plan.scope import Scope
 
 
-def compared_value(
-    scope: Scope, prop: Property, value: ast.ValueSyntax, *, literal_code: str, variable_code: str | None = None
-) -> Value:
+def compared_value(scope: Scope, prop: Property, value: ast.ValueSyntax, *, variable_code: str | None = None) -> Value:
     """A value that is compared with a property's value, or with the items of a list property.
 
-    A literal of the wrong kind fails with `literal_code`; a number that an integer column cannot hold is fine and
+    A literal of the wrong kind fails with T3; a number that an integer column cannot hold is fine and
     simply equals nothing.
     """
     item = PropertyType(prop.type.scalar, enum_values=prop.type.enum_values)
@@ -38,7 +36,7 @@ def compared_value(
             return parameter
     constant = literal(scope, value)
     if constant.type.is_list or not are_compatible(item, constant.type):
-        raise scope.fail(literal_code, f"'{prop.name}' holds {item}, not {constant.type}", value.span)
+        raise scope.fail("T3", f"'{prop.name}' holds {item}, not {constant.type}", value.span)
     check_enum(scope, prop, constant, value)
     return constant
 

@@ -104,15 +104,14 @@ class _Block(Struct):
     def add_negation(self, negation: ast.Negation | ast.Exists) -> None:
         inner = self.scope.inner()
         pattern = match_pattern(inner, negation.clauses)
-        outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
+        outer = self._note_used(inner)
         if not outer:
             word = "not" if isinstance(negation, ast.Negation) else "exists"
             raise self.scope.fail("T9", f"{word} {{ }} must use a variable that is bound outside it", negation.span)
-        self.scope.used.update(outer)
         if isinstance(negation, ast.Negation):
-            self.anti_joins.append(AntiJoin(pattern, tuple(outer)))
+            self.anti_joins.append(AntiJoin(pattern, outer))
         else:
-            self.semi_joins.append(SemiJoin(pattern, tuple(outer)))
+            self.semi_joins.append(SemiJoin(pattern, outer))
 
     # --- blocks
 
@@ -125,7 +124,8 @@ class _Block(Struct):
         scope.paths.update(inner.paths)
         binds = [*inner.nodes, *inner.edges, *sorted(inner.paths)]
         scope.nullable.update(binds)
-        self.blocks.append(OptionalMatch(pattern, self._outer(inner), tuple(binds)))
+        self._note_used(inner)
+        self.blocks.append(OptionalMatch(pattern, tuple(binds)))
 
     def _either(self, clause: ast.Either) -> None:
         scope = self.scope
@@ -150,10 +150,12 @@ class _Block(Struct):
         scope.paths.update(paths)
         binds = [*nodes, *edges, *sorted(paths)]
         scope.nullable.update(name for name in binds if any(name in inner.nullable for inner in scopes))
-        outer = sorted({name for inner in scopes for name in self._outer(inner)})
-        self.blocks.append(Union(arms, tuple(outer), tuple(binds)))
+        for inner in scopes:
+            self._note_used(inner)
+        self.blocks.append(Union(arms, tuple(binds)))
 
-    def _outer(self, inner: Scope) -> tuple[str, ...]:
+    def _note_used(self, inner: Scope) -> tuple[str, ...]:
+        """The variables that an inner pattern uses of this one, which therefore uses them, too."""
         outer = sorted(name for name in inner.used if inner.is_bound_outside(name))
         self.scope.used.update(outer)
         return tuple(outer)
@@ -178,7 +180,7 @@ class _Block(Struct):
             raise scope.fail("T2", f"{node.name} has no property '{entry.property}'{guess}", entry.span)
         if prop.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
             raise scope.fail("T3", f"'{prop.name}' is {prop.type} and cannot be matched", entry.span)
-        value = compared_value(scope, prop, entry.value, literal_code="T3")
+        value = compared_value(scope, prop, entry.value)
         ref = PropertyRef(variable, prop.name, prop.type)
         return ListContains(ref, value) if prop.type.is_list else Comparison(ComparisonOperator.EQ, ref, value)
 
@@ -209,11 +211,7 @@ class _Block(Struct):
             if end.name == ANONYMOUS:
                 # Rows are told apart by their named variables; a path between nameless ends would break no tie.
                 raise scope.fail(None, "a path leads between two named nodes: give $_ a name", end.span)
-        forward = self._is_forward(clause, edge)
-        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        left = self._bind(clause.left, scope.catalog.nodes[left_type])
-        right = self._bind(clause.right, scope.catalog.nodes[right_type])
-        source, target = (left, right) if forward else (right, left)
+        source, target, forward = self._ends(clause, edge)
         scope.paths[name] = (edge.name, source, target, clause.undirected, not forward)
         ends = (source, target, edge.source, edge.target)
         self.paths.append(ShortestPath(name, edge.name, *ends, clause.undirected, low, high, not forward))
@@ -223,16 +221,20 @@ class _Block(Struct):
         edge = self._edge_type(clause)
         low, high = self._hops(clause.hops)
         edge_variable = self._edge_variable(clause, low, high)
-        forward = self._is_forward(clause, edge)
-        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        left = self._bind(clause.left, scope.catalog.nodes[left_type])
-        right = self._bind(clause.right, scope.catalog.nodes[right_type])
+        source, target, _ = self._ends(clause, edge)
         if edge_variable is not None:
             scope.edges[edge_variable] = edge
-        source, target = (left, right) if forward else (right, left)
         self.expands.append(
             Expand(edge.name, source, target, edge.source, edge.target, clause.undirected, low, high, edge_variable)
         )
+
+    def _ends(self, clause: ast.Traversal | ast.ShortestPath, edge: EdgeType) -> tuple[str, str, bool]:
+        """The variables at the source and at the target of an edge, and whether the left one is the source."""
+        nodes = self.scope.catalog.nodes
+        forward = self._is_forward(clause, edge)
+        left_type, right_type = (edge.source, edge.target) if forward else (edge.target, edge.source)
+        left, right = self._bind(clause.left, nodes[left_type]), self._bind(clause.right, nodes[right_type])
+        return (left, right, True) if forward else (right, left, False)
 
     def _hops(self, hops: ast.Hops | None) -> tuple[int, int]:
         if hops is None:

@@ -345,7 +345,6 @@ class OptionalMatch(Struct, frozen=True):
     """Extends a row in every way that satisfies the inner pattern; in no way, the row is kept once with nulls."""
 
     pattern: Pattern
-    outer_variables: tuple[str, ...]
     binds: tuple[str, ...]
     """The variables of the inner pattern that are seen outside, and may be null there."""
 
@@ -354,7 +353,6 @@ class Union(Struct, frozen=True):
     """Extends a row in every way that satisfies one of the arms; equal assignments of what is bound appear once."""
 
     arms: tuple[Pattern, ...]
-    outer_variables: tuple[str, ...]
     binds: tuple[str, ...]
     """The variables that every arm binds to the same type."""
 

@@ -159,7 +159,7 @@ def _date(name: str, value: Any) -> dt.date:
         return _datetime(name, value).date()
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
-    return _parsed(name, value, "date", parse_date)
+    return _parsed(name, value, parse_date)
 
 
 def _datetime(name: str, value: Any) -> dt.datetime:
@@ -169,7 +169,7 @@ def _datetime(name: str, value: Any) -> dt.datetime:
         except OverflowError:
             raise ParameterError(f"param '{name}': in UTC, {value} is not between the years 1 and 9999") from None
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    return _parsed(name, value, "date", parse_datetime)
+    return _parsed(name, value, parse_datetime)
 
 
 def _is_moment(value: Any) -> TypeGuard[dt.datetime]:
@@ -177,13 +177,13 @@ def _is_moment(value: Any) -> TypeGuard[dt.datetime]:
     return isinstance(value, dt.datetime) and bool(value == value)
 
 
-def _parsed(name: str, value: Any, what: str, parse: Callable[[str], _Moment]) -> _Moment:
+def _parsed(name: str, value: Any, parse: Callable[[str], _Moment]) -> _Moment:
     if not isinstance(value, str):
-        raise ParameterError(f"param '{name}': expected {what} string, got {_kind(value)}")
+        raise ParameterError(f"param '{name}': expected date string, got {_kind(value)}")
     try:
         return parse(value)
     except ValueError as failure:
-        raise ParameterError(f"param '{name}': expected {what} string: {failure}") from None
+        raise ParameterError(f"param '{name}': expected date string: {failure}") from None
 
 
 def _list(name: str, value: Any, kind: PropertyType, js_safe: bool) -> tuple[Any, ...]:

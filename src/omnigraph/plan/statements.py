@@ -20,11 +20,10 @@ class Assignment(Struct, frozen=True):
 
 
 class InsertNode(Struct, frozen=True):
-    """Insert, or replace by key where the type has one; `binds` names what is inserted, for the return."""
+    """Insert, or replace by key where the type has one."""
 
     type_name: str
     assignments: tuple[Assignment, ...]
-    binds: str | None = None
 
 
 class InsertEdge(Struct, frozen=True):
@@ -34,7 +33,6 @@ class InsertEdge(Struct, frozen=True):
     source: Expression
     target: Expression
     assignments: tuple[Assignment, ...]
-    binds: str | None = None
 
 
 class _Update(Struct, frozen=True):
@@ -44,7 +42,6 @@ class _Update(Struct, frozen=True):
     assignments: tuple[Assignment, ...]
     where: tuple[Predicate, ...]
     variable: str | None = None
-    binds: str | None = None
 
 
 class UpdateNodes(_Update, frozen=True):

@@ -105,7 +105,7 @@ def _target(scope: Scope, statement: ast.Update | ast.Delete) -> tuple[NodeType 
 def _insert_node(scope: Scope, node: NodeType, statement: ast.Insert) -> Statement:
     assignments = _assignments(scope, node, statement.assignments, _INSERTED)
     _check_required(scope, node, {assignment.property for assignment in assignments}, statement)
-    return InsertNode(node.name, assignments, _bound(statement))
+    return InsertNode(node.name, assignments)
 
 
 def _insert_edge(scope: Scope, edge: EdgeType, statement: ast.Insert) -> Statement:
@@ -123,7 +123,7 @@ def _insert_edge(scope: Scope, edge: EdgeType, statement: ast.Insert) -> Stateme
         if name not in ends:
             raise scope.fail("T12", f"insert {edge.name} needs '{name}', the id of a node", statement.span)
     _check_required(scope, edge, {assignment.property for assignment in assignments}, statement)
-    return InsertEdge(edge.name, ends["from"], ends["to"], assignments, _bound(statement))
+    return InsertEdge(edge.name, ends["from"], ends["to"], assignments)
 
 
 def _endpoint(scope: Scope, edge: EdgeType, assignment: ast.Assignment) -> Expression:
@@ -133,7 +133,7 @@ def _endpoint(scope: Scope, edge: EdgeType, assignment: ast.Assignment) -> Expre
     syntax = _as_id(scope, wanted, _folded(assignment.value))
     simple = _simple(scope, syntax)
     if simple is not None:
-        return compared_value(scope, Property(name, STRING), simple, literal_code="T3", variable_code="T14")
+        return compared_value(scope, Property(name, STRING), simple, variable_code="T14")
     found = expression(scope, syntax, _INSERTED)
     if isinstance(found, EntityId):
         node = scope.node(found.variable)
@@ -199,8 +199,8 @@ def _update(scope: Scope, entity: NodeType | EdgeType, variable: str | None, sta
     assignments = _assignments(scope, entity, statement.assignments, place_of_values)
     where = _where(scope, entity, variable, statement)
     if is_edge:
-        return UpdateEdges(entity.name, assignments, where, variable, _bound(statement))
-    return UpdateNodes(entity.name, assignments, where, variable, _bound(statement))
+        return UpdateEdges(entity.name, assignments, where, variable)
+    return UpdateNodes(entity.name, assignments, where, variable)
 
 
 def _row_place(entity: NodeType | EdgeType) -> Place:
@@ -269,10 +269,6 @@ def _simple(scope: Scope, syntax: ast.ExpressionSyntax) -> ast.ValueSyntax | Non
 
 def _twice(scope: Scope, assignment: ast.Assignment) -> Exception:
     return scope.fail("T13", f"'{assignment.property}' is assigned twice", assignment.span)
-
-
-def _bound(statement: ast.Insert | ast.Update) -> str | None:
-    return None if statement.binds is None else statement.binds.name
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------

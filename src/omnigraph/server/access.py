@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from enum import StrEnum
-from typing import Protocol
 
 from msgspec import Struct, field
 
 from omnigraph.errors import InputError
+from omnigraph.policy import Policy
 from omnigraph.server.errors import HttpRefusal
 from omnigraph.server.tokens import Tokens
 
@@ -29,32 +29,6 @@ INVOKE_QUERY = "invoke_query"
 GRAPH_LIST = "graph_list"
 
 
-class Verdict(Protocol):
-    """What a policy says about one request."""
-
-    @property
-    def allowed(self) -> bool:
-        """Whether a rule grants it."""
-
-    @property
-    def message(self) -> str:
-        """The denial in words."""
-
-
-class Rules(Protocol):
-    """A compiled policy."""
-
-    def check(
-        self,
-        actor: str | None,
-        action: str,
-        branch: str | None = None,
-        target_branch: str | None = None,
-        query: str | None = None,
-    ) -> Verdict:
-        """Decide one request."""
-
-
 class State(StrEnum):
     """How a server decides."""
 
@@ -67,8 +41,8 @@ class Access(Struct, frozen=True):
     """The tokens and policies of a server; without rules of its own, those of the graph hold for it too."""
 
     tokens: Tokens = field(default_factory=Tokens)
-    graph_rules: Rules | None = None
-    server_rules: Rules | None = None
+    graph_rules: Policy | None = None
+    server_rules: Policy | None = None
 
     @property
     def state(self) -> State:
@@ -140,7 +114,6 @@ class Access(Struct, frozen=True):
             else:
                 verdict = rules.check(actor, action, branch=branch, target_branch=target, query=query)
                 allowed, why = verdict.allowed, verdict.message
-                rule = getattr(verdict, "matched_rule_id", None)
                 _log.info(
                     "decision=%s actor=%s action=%s branch=%s target=%s rule=%s",
                     "allow" if allowed else "deny",
@@ -148,7 +121,7 @@ class Access(Struct, frozen=True):
                     action,
                     branch,
                     target,
-                    rule,
+                    verdict.matched_rule_id,
                 )
         return allowed, why
 

@@ -2,9 +2,16 @@
 
 import lance
 import pyarrow as pa
-import pytest
 
-from omnigraph.catalog.arrow import BLOB_METADATA, MOMENT, arrow_type, blob_columns, outside_table, table_schema
+from omnigraph.catalog.arrow import (
+    BLOB_METADATA,
+    BLOB_STORAGE,
+    MOMENT,
+    arrow_type,
+    blob_columns,
+    outside_table,
+    table_schema,
+)
 from omnigraph.catalog.resolve import compile_schema
 
 ALL = (
@@ -26,7 +33,7 @@ def test_every_type_has_its_column_type() -> None:
         "i": "int32",
         "l": "int64",
         "many": "list<item: date64[ms]>",
-        "raw": "large_binary",
+        "raw": str(BLOB_STORAGE),
         "s": "string",
         "u": "uint32",
         "v": "fixed_size_list<item: float>[3]",
@@ -51,7 +58,7 @@ def test_items_of_lists_and_vectors_are_nullable() -> None:
 
 def test_a_stored_blob_is_what_lance_calls_a_blob_field(tmp_path: object) -> None:
     entity = compile_schema(ALL).nodes["A"]
-    field = table_schema(entity, blobs="stored").field("raw")
+    field = table_schema(entity).field("raw")
     ours = lance.blob_field("raw")
     assert field.type == ours.type.storage_type
     assert BLOB_METADATA["ARROW:extension:name"] == ours.type.extension_name
@@ -65,12 +72,6 @@ def test_a_stored_blob_is_what_lance_calls_a_blob_field(tmp_path: object) -> Non
     assert dataset.schema.field("raw").type == ours.type
     (blob,) = dataset.take_blobs("raw", indices=[0])
     assert blob.read() == b"abc"
-
-
-@pytest.mark.parametrize("blobs", ["logical", "stored"])
-def test_tables_without_blobs_have_one_form(blobs: str) -> None:
-    entity = compile_schema("node A { x: I32 }").nodes["A"]
-    assert table_schema(entity, blobs=blobs) == table_schema(entity)  # type: ignore[arg-type]
 
 
 def test_times_are_timestamps_outside_however_they_are_stored() -> None:

@@ -4,7 +4,7 @@
 them by id, `images` reads what they hold, and `diff` puts the tables of two snapshots together.
 """
 
-from omnigraph.engine.changes.diff import Diff, TypeChanges, diff
-from omnigraph.engine.changes.images import Change, Image, Op, Values
+from omnigraph.engine.changes.diff import Diff, diff
+from omnigraph.engine.changes.images import Change, Op, Values
 
-__all__ = ["Change", "Diff", "Image", "Op", "TypeChanges", "Values", "diff"]
+__all__ = ["Change", "Diff", "Op", "Values", "diff"]

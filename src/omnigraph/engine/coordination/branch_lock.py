@@ -67,10 +67,10 @@ def locked_branch(intents: IntentStore, branch: str, body: Callable[[BranchLock]
         if not held.take():
             raise ConflictError(f"{_told(branch)} — retry")
 
-    return holding(take, lambda: body(BranchLock(held)), lambda: _release(intents, path, held))
+    return holding(take, lambda: body(BranchLock(held)), lambda: _release(path, held))
 
 
-def _release(intents: IntentStore, path: str, held: HeldLock) -> None:
+def _release(path: str, held: HeldLock) -> None:
     try:
         held.give_back()
     except GraphError as exc:

@@ -117,7 +117,6 @@ class Run(Struct, frozen=True):
 class StagedFragment(Struct, frozen=True):
     """A fragment nobody references yet, and where its rows came from."""
 
-    table_key: TableKey
     text: str
     rows: int
     bytes: int
@@ -168,7 +167,6 @@ def gather(reports: Iterable[Any]) -> StageOutcome:
         if report["kind"] == "fragment":
             key = TableKey(payload["table"])
             fragment = StagedFragment(
-                key,
                 payload["fragment"],
                 report["rows"],
                 report["bytes"],

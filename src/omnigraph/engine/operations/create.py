@@ -108,7 +108,7 @@ def _create_tables(store: TableStore, catalog: Catalog) -> list[TableEntry]:
         if store.exists(path):
             # Left by an attempt that never created a manifest, so nobody can have read or written it.
             store.objects.delete_prefix(path)
-        handle = store.create(path, table_schema(entity, blobs="stored"))
+        handle = store.create(path, table_schema(entity))
         entries.append(TableEntry(key, path, handle.version, None, 0))
     return entries
 

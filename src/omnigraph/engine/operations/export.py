@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
+from omnigraph.catalog.keys import json_texts
 from omnigraph.catalog.model import Catalog, EdgeType
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.storage import layout
@@ -33,7 +34,6 @@ RANGE_ROWS = 262_144
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
 WRITTEN_LINES = 4_096
-_SPECIAL = r'["\\\x00-\x1f]'
 
 
 def export_lines(
@@ -199,7 +199,7 @@ def _plain_texts(values: pa.Array) -> pa.Array:
     """Every value as JSON text; nulls stay null."""
     kind = values.type
     if pa.types.is_string(kind):
-        return _quoted_texts(values)
+        return json_texts(values)
     if pa.types.is_floating(kind):
         return _float_texts(values)
     if pa.types.is_date32(kind):
@@ -220,12 +220,3 @@ def _float_texts(values: pa.Array) -> pa.Array:
     for written, text in (("nan", '"NaN"'), ("-nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"')):
         texts = pc.if_else(pc.equal(texts, written), text, texts)
     return texts
-
-
-def _quoted_texts(values: pa.Array) -> pa.Array:
-    special = pc.fill_null(pc.match_substring_regex(values, _SPECIAL), False)
-    if pc.any(special).as_py():
-        # Few texts hold quotes or control characters, so only those take the slow way.
-        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in values.filter(special).to_pylist()]
-        values = pc.replace_with_mask(values, special, pa.array(escaped, pa.string()))
-    return pc.binary_join_element_wise('"', values, '"', "")

@@ -7,7 +7,7 @@ and reported; what was reported gets its final name, so a task that was tried tw
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -167,24 +167,16 @@ def written_here(export: TableExport) -> list[Any]:
         groups = fragment_groups(handle)
         parts = [parquet_file(export, group, part) for part, group in enumerate(groups)]
     else:
-        name = f".part-{uuid.uuid4().hex}"
-        filesystem, path = open_filesystem(f"{export.folder}/{name}")
-        count = 0
-        with filesystem.open_output_stream(path) as stream:
-            for lines in table_lines(handle, export.entity):
-                stream.write(("\n".join(lines) + "\n").encode())
-                count += len(lines)
-        parts = [_report(name, count, 0)]
+        parts = [_written(export, table_lines(handle, export.entity), 0)]
     return [row for part in parts for row in part.to_pylist()]
 
 
 def lines_file(export: TableExport, batches: Batches, part: int) -> pa.RecordBatch:
     """Write the rows at the addresses of some batches, in their order, as one file of JSON lines; its report."""
-    handle, entity, count = export.table.open(), export.entity, 0
+    handle, entity = export.table.open(), export.entity
     blobs = bool(blob_columns(entity))
-    name = f".part-{uuid.uuid4().hex}"
-    filesystem, path = open_filesystem(f"{export.folder}/{name}")
-    with filesystem.open_output_stream(path) as stream:
+
+    def lines() -> Iterator[list[str]]:
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -194,9 +186,19 @@ def lines_file(export: TableExport, batches: Batches, part: int) -> pa.RecordBat
             else:
                 addresses = np.asarray(batch.column(ROW_ADDRESS), dtype=np.int64).astype(np.uint64)
                 rows = handle.take_addresses(addresses, _columns(entity))
-            for lines in line_runs(entity, rows):
-                stream.write(("\n".join(lines) + "\n").encode())
-                count += len(lines)
+            yield from line_runs(entity, rows)
+
+    return _written(export, lines(), part)
+
+
+def _written(export: TableExport, runs: Iterable[list[str]], part: int) -> pa.RecordBatch:
+    """Write runs of lines as one file; its report."""
+    name, count = f".part-{uuid.uuid4().hex}", 0
+    filesystem, path = open_filesystem(f"{export.folder}/{name}")
+    with filesystem.open_output_stream(path) as stream:
+        for lines in runs:
+            stream.write(("\n".join(lines) + "\n").encode())
+            count += len(lines)
     return _report(name, count, part)
 
 

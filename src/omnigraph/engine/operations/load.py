@@ -29,7 +29,6 @@ from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Joining, write_together
-from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.transaction import Transaction, WriteRequest, WrittenFragments
 from omnigraph.engine.write.writer import write
 from omnigraph.errors import InputError
@@ -52,7 +51,6 @@ def load(
     base: Snapshot | None = None,
     if_commit: CommitId | None = None,
     cancellation: Cancellation | None = None,
-    limits: WriteLimits | None = None,
     progress: Watch | None = None,
 ) -> LoadResult:
     """Load a source as one commit, or nothing at all.
@@ -66,7 +64,7 @@ def load(
             twenty records.
         KeyConflictError: `append` met an id that exists.
         ConflictError: another write came in between.
-        LimitError: it is larger than `limits` allow.
+        LimitError: it is larger than the limits of the graph allow.
         PolicyError: the actor may not change this branch.
     """
     mode = _mode(mode)
@@ -78,7 +76,7 @@ def load(
         if_commit,
         properties=with_message(message),
         cancellation=cancellation or Cancellation(),
-        limits=limits or context.limits,
+        limits=context.limits,
     )
     snapshot = context.manifest.snapshot(request.branch)
     watched = _Watched(progress)

@@ -309,7 +309,7 @@ class _SchemaChange(Struct, frozen=True, dict=True):
     def created(self) -> tuple[NewTable, ...]:
         """The tables of new types."""
         return tuple(
-            NewTable(key, table_schema(self.target.tables[key], blobs="stored"))
+            NewTable(key, table_schema(self.target.tables[key]))
             for step in self.plan.steps
             if isinstance(step, AddType) and step.type_kind != "interface"
             for key in [TableKey(f"{step.type_kind}:{step.name}")]
@@ -335,7 +335,7 @@ def _table_commit(snapshot: Snapshot, table: _TableChange) -> TableCommit:
     base = snapshot.open(table.entry.table_key)
     steps: list[Step] = [stage_fence(base)]
     if table.changes_columns and table.entity is not None:
-        columns = table_schema(table.entity, blobs="stored")
+        columns = table_schema(table.entity)
         steps.append(lambda head: stage_columns(head, columns, table.renames, table.fills))
         if table.rewrites_rows:
             steps.append(partial(_rewrite, table.entity))

@@ -9,7 +9,7 @@ note, not a problem. What cannot be read is a problem like others, and the walk 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from omnigraph.engine.manifest.records import TableEntry
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.orphan_tables import unregistered
 from omnigraph.engine.operations.verify_files import check_files
-from omnigraph.engine.operations.verify_report import Finding, VerifyReport
+from omnigraph.engine.operations.verify_report import VerifyReport
 from omnigraph.engine.recovery import Intent, audit
 from omnigraph.engine.rules.checks import check_rows
 from omnigraph.engine.rules.validate import check_unique_input
@@ -36,7 +36,7 @@ from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, ConstraintError, GraphError
 from omnigraph.ids import MAIN, TableKey, node_key, stored_branch
 
-__all__ = ["Finding", "VerifyReport", "verify"]
+__all__ = ["VerifyReport", "verify"]
 
 LOOKS = 5
 """How often a branch is looked at that others keep changing, while there is something wrong with what was seen."""
@@ -186,7 +186,7 @@ def _check_rows(
         report.note("schema", subject, "a table is published for a type the schema does not declare")
         return _valid_rows(handle.scan(["id"]))
     kept = _held(entity)
-    declared = table_schema(entity, blobs="stored")
+    declared = table_schema(entity)
     # Columns are found by name; a table made by another release may have them in another order.
     if {f.name: _plain_type(f.type) for f in handle.schema} != {f.name: f.type for f in declared}:
         report.problem("schema", subject, "the table's columns are not those of its type")
@@ -343,8 +343,3 @@ def _readable_snapshots(context: GraphContext) -> list[Snapshot]:
         except GraphError:
             continue  # reported where the branch itself was looked at
     return found
-
-
-def _table_folders(listings: Iterable[list[str]]) -> Iterator[str]:
-    for listing in listings:
-        yield from sorted(listing)

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.read.columns.edges import EdgeView
 from omnigraph.engine.read.columns.nodes import NodeView
 from omnigraph.engine.read.columns.tables import TableView
@@ -45,19 +46,6 @@ from omnigraph.plan.operators import (
 
 Floats = npt.NDArray[np.float64]
 DATETIME = PropertyType(Scalar.DATETIME)
-
-
-class EmbedsText(Protocol):
-    """What reading needs of an embedding provider."""
-
-    @property
-    def model(self) -> str:
-        """The name of the model, compared with `@embed(…, model=…)`."""
-        ...
-
-    def embed_query(self, text: str, dimension: int) -> tuple[float, ...]:
-        """The vector of a query text."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -159,7 +147,7 @@ class Context:
         tables: Tables,
         params: Mapping[str, Any],
         options: ReadOptions,
-        embedder: EmbedsText | None = None,
+        embedder: Embedder | None = None,
         now: dt.datetime | None = None,
     ) -> None:
         self.plan = plan

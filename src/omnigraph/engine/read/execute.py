@@ -18,8 +18,9 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from omnigraph.catalog import wide
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.read.columns.tables import take_rows
-from omnigraph.engine.read.context import Context, EmbedsText, ReadOptions, Step
+from omnigraph.engine.read.context import Context, ReadOptions, Step
 from omnigraph.engine.read.frame import Frame
 from omnigraph.engine.read.kernels import Ints
 from omnigraph.engine.read.operators.aggregate import aggregate_column, group_rows
@@ -171,7 +172,7 @@ def execute(
     params: Mapping[str, Any],
     *,
     options: ReadOptions | None = None,
-    embedder: EmbedsText | None = None,
+    embedder: Embedder | None = None,
     now: dt.datetime | None = None,
 ) -> ReadResult:
     """Run a plan. `params` are bound values (`omnigraph.plan.parameters.bind`); the state never changes meanwhile.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omnigraph.engine.read.context import EmbedsText, Step
+from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.read.context import Step
 from omnigraph.engine.read.execute import execute
 from omnigraph.engine.read.operators.lookup import Access, choose_access
 from omnigraph.engine.read.plan.operations import (
@@ -36,7 +37,7 @@ def explain_order(plan: ReadPlan, state: ReadState) -> Explanation:
 
 
 def explain_analyze(
-    plan: ReadPlan, state: ReadState, params: Mapping[str, Any], *, embedder: EmbedsText | None = None
+    plan: ReadPlan, state: ReadState, params: Mapping[str, Any], *, embedder: Embedder | None = None
 ) -> Explanation:
     """Run a plan and tell what was done: each step in the order it ran, why, its rows and its milliseconds."""
     result = execute(plan, state, params, embedder=embedder)

@@ -5,19 +5,16 @@ owner reads the world (`observe`), compares (`classify`), chooses (`decide`) and
 """
 
 from omnigraph.engine.coordination.context import RecoveryContext
-from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind, new_intent
+from omnigraph.engine.coordination.intent import Intent
 from omnigraph.engine.coordination.intents import IntentStore
 from omnigraph.engine.recovery.rollback import roll_back, was_published
 from omnigraph.engine.recovery.sweep import heal, settle, sweep
 
 __all__ = [
-    "Effect",
     "Intent",
     "IntentStore",
     "RecoveryContext",
-    "WriterKind",
     "heal",
-    "new_intent",
     "roll_back",
     "settle",
     "sweep",

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from omnigraph.engine.coordination.intent import WriterKind
 from omnigraph.engine.recovery.classify import TableState
 
 
@@ -47,7 +46,6 @@ class Situation(Struct, frozen=True):
     at a read-write open, and in a living process once the writer's death or silence is established.
     """
 
-    kind: WriterKind
     states: Sequence[TableState]
     branch_exists: bool = True
     advanced: bool = False

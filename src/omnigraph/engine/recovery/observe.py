@@ -110,12 +110,11 @@ def situation(intent: Intent, world: World, *, sweeping: bool, may_restore: bool
     """The facts of a decision, from what was seen."""
     snapshot = world.snapshot
     if snapshot is None:
-        return Situation(intent.writer_kind, (), branch_exists=False, sweeping=sweeping)
+        return Situation((), branch_exists=False, sweeping=sweeping)
     read_set_holds = intent.expected_head in (None, snapshot.head) and all(
         snapshot.state.current_version(key) == version for key, version in (intent.read_set or {}).items()
     )
     return Situation(
-        kind=intent.writer_kind,
         states=world.states,
         advanced=any(seen.pinned > seen.effect.expected_version for seen in world.observations),
         published=(world.commit is not None) if intent.by_identity else None,

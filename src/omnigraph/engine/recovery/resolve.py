@@ -26,7 +26,7 @@ from omnigraph.engine.storage.staged import stage_touch
 from omnigraph.engine.storage.transactions import COMPENSATES, RESTORES
 from omnigraph.errors import BranchNotFoundError, ConflictError, InternalError, RecoveryRequiredError
 from omnigraph.failpoints import RECOVERY_BEFORE_FORWARD, RECOVERY_POST_RESTORE, RECOVERY_POST_ROLLBACK, maybe_fail
-from omnigraph.ids import MAIN, RECOVERY_ACTOR, CommitId, OperationId, TableKey, new_ulid, now_micros
+from omnigraph.ids import MAIN, RECOVERY_ACTOR, CommitId, TableKey, new_ulid, now_micros
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 8
@@ -35,10 +35,8 @@ _ATTEMPTS = 8
 class Resolution(Struct, frozen=True):
     """What became of an intent; `outcome` is None while it is unresolved (deferred)."""
 
-    operation_id: OperationId
     action: Action
     outcome: RecoveryKind | None
-    tables: tuple[TableOutcome, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -81,7 +79,7 @@ def _carry_out(ctx: RecoveryContext, intent: Intent, world: World, decision: Dec
         )
     if decision.outcome is None:
         _log.warning("the unfinished write %s needs a read-write open: %s", intent.operation_id, world.states)
-        return Resolution(intent.operation_id, decision.action, None)
+        return Resolution(decision.action, None)
     commit_id: CommitId | None
     if decision.action is Action.ROLL_FORWARD:
         commit_id, tables = _roll_forward(ctx, intent, world)
@@ -92,7 +90,7 @@ def _carry_out(ctx: RecoveryContext, intent: Intent, world: World, decision: Dec
     if intent.writer_kind is WriterKind.SCHEMA_APPLY:
         _settle_schema(ctx, intent, decision.outcome)
     _record(ctx, intent, world, decision.outcome, commit_id, tables)
-    return Resolution(intent.operation_id, decision.action, decision.outcome, tables)
+    return Resolution(decision.action, decision.outcome)
 
 
 # --- forward ---------------------------------------------------------------------------------------------------------

@@ -133,7 +133,6 @@ def _placed(rows: pa.Table | None, row: int) -> tuple[tuple[str, int, int], str]
 __all__ = [
     "NO_IDS",
     "ChangeSet",
-    "CommittedView",
     "Finding",
     "Rule",
     "TableChange",

@@ -35,16 +35,12 @@ from omnigraph.engine.storage.durability import (
 from omnigraph.engine.storage.layout import is_local
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import classify_lance_error, is_unsupported
-from omnigraph.errors import GraphError, StorageError
+from omnigraph.errors import StorageError
 from omnigraph.ids import new_ulid
 
 _log = logging.getLogger(__name__)
 _PROBE = "__probe"
 PROBE_RETRIES = "2"
-
-
-def _failed(exc: BaseException, what: str) -> GraphError:
-    return classify_lance_error(exc, what)
 
 
 def _raise(exc: OSError) -> None:
@@ -94,7 +90,7 @@ def _object_store(root: str, options: Mapping[str, str]) -> Any:
     try:
         return from_url(root, config=left or None, client_options=client or None, retry_config=retry or None)
     except (BaseError, OSError, ValueError) as exc:
-        raise _failed(exc, f"reaching {root}") from exc
+        raise classify_lance_error(exc, f"reaching {root}") from exc
 
 
 class ObjectStore:
@@ -135,7 +131,7 @@ class ObjectStore:
             try:
                 return self._content(path).decode()
             except (BaseError, OSError, UnicodeDecodeError) as exc:
-                raise _failed(exc, f"reading {path}") from exc
+                raise classify_lance_error(exc, f"reading {path}") from exc
 
     def read_text_if_exists(self, path: str) -> str | None:
         """The whole object, or None when there is none; any other failure raises."""
@@ -145,7 +141,7 @@ class ObjectStore:
         except (ObjectMissing, FileNotFoundError):
             return None
         except (BaseError, OSError, UnicodeDecodeError) as exc:
-            raise _failed(exc, f"reading {path}") from exc
+            raise classify_lance_error(exc, f"reading {path}") from exc
 
     def _content(self, path: str) -> bytes:
         if not self._local:
@@ -169,7 +165,7 @@ class ObjectStore:
                 else:
                     obstore.put(self._store, self._key(path), text.encode())
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"writing {path}") from exc
+                raise classify_lance_error(exc, f"writing {path}") from exc
 
     def write_text_if_absent(self, path: str, text: str) -> bool:
         """Create the object; exactly one of any number of concurrent callers gets True."""
@@ -182,7 +178,7 @@ class ObjectStore:
             except (ObjectExists, FileExistsError):
                 return False
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"writing {path}") from exc
+                raise classify_lance_error(exc, f"writing {path}") from exc
         return True
 
     def read_marked(self, path: str) -> tuple[str, object] | None:
@@ -197,7 +193,7 @@ class ObjectStore:
         except (ObjectMissing, FileNotFoundError):
             return None
         except (BaseError, OSError, UnicodeDecodeError) as exc:
-            raise _failed(exc, f"reading {path}") from exc
+            raise classify_lance_error(exc, f"reading {path}") from exc
 
     def replace_if_same(self, path: str, text: str, mark: object) -> bool:
         """Replace the object that `read_marked` has read; False when it is gone, or another one by now."""
@@ -209,7 +205,7 @@ class ObjectStore:
             except ObjectMissing:
                 return False
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"writing {path}") from exc
+                raise classify_lance_error(exc, f"writing {path}") from exc
 
     def _put_if_same(self, path: str, text: str, mark: object) -> bool:
         try:
@@ -239,7 +235,7 @@ class ObjectStore:
             except ObjectMissing:
                 return False
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"deleting {path}") from exc
+                raise classify_lance_error(exc, f"deleting {path}") from exc
         return True
 
     def require_conditional_puts(self) -> None:
@@ -264,13 +260,13 @@ class ObjectStore:
             except (BaseError, OSError, NotImplementedError) as exc:
                 if is_unsupported(exc):
                     raise _unconditional(self.root) from exc
-                raise _failed(exc, f"writing {path}") from exc
+                raise classify_lance_error(exc, f"writing {path}") from exc
             try:
                 obstore.put(store, self._key(path), b"2", mode="create")
             except (ObjectExists, PreconditionError):
                 self._excludes = True
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"writing {path}") from exc
+                raise classify_lance_error(exc, f"writing {path}") from exc
             finally:
                 self._withdraw_probe(path)
         if not self._excludes:
@@ -300,7 +296,7 @@ class ObjectStore:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as exc:
-            raise _failed(exc, f"looking for {path}") from exc
+            raise classify_lance_error(exc, f"looking for {path}") from exc
 
     def is_impossible(self) -> bool:
         """True when the root is a file, lies below one, or has a name that no folder can have; Lance tries on then."""
@@ -320,7 +316,7 @@ class ObjectStore:
         except (ObjectMissing, FileNotFoundError):
             return False
         except (BaseError, OSError) as exc:
-            raise _failed(exc, f"looking for {path}") from exc
+            raise classify_lance_error(exc, f"looking for {path}") from exc
         return True
 
     def fingerprint(self, paths: Sequence[str]) -> tuple[object, ...]:
@@ -336,7 +332,7 @@ class ObjectStore:
         except (ObjectMissing, FileNotFoundError):
             return None
         except (BaseError, OSError) as exc:
-            raise _failed(exc, f"looking for {path}") from exc
+            raise classify_lance_error(exc, f"looking for {path}") from exc
 
     def rename_text(self, source: str, target: str) -> None:
         """Move an object over another; atomic locally, copy and delete on object stores."""
@@ -346,7 +342,7 @@ class ObjectStore:
                 if self._syncs:
                     sync_files([f"{self.root}/{target}"])
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"renaming {source} to {target}") from exc
+                raise classify_lance_error(exc, f"renaming {source} to {target}") from exc
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object of any kind and size; the bytes do not pass through this process where the store copies."""
@@ -358,7 +354,7 @@ class ObjectStore:
                 if self._syncs:
                     sync_files([f"{self.root}/{target}"])
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"copying {source} to {target}") from exc
+                raise classify_lance_error(exc, f"copying {source} to {target}") from exc
 
     def delete(self, path: str) -> None:
         """Remove the object; it is fine if there is none."""
@@ -371,7 +367,7 @@ class ObjectStore:
             except (ObjectMissing, FileNotFoundError):
                 return
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"deleting {path}") from exc
+                raise classify_lance_error(exc, f"deleting {path}") from exc
 
     def list_dir(self, path: str) -> list[str]:
         """The names of the objects directly in a folder, unordered; empty when it does not exist."""
@@ -390,7 +386,7 @@ class ObjectStore:
             except FileNotFoundError:
                 return []
             except OSError as exc:
-                raise _failed(exc, f"listing {path}") from exc
+                raise classify_lance_error(exc, f"listing {path}") from exc
 
     def _list(self, path: str) -> dict[str, Any]:
         with step("list_dir", path):
@@ -400,7 +396,7 @@ class ObjectStore:
             except (ObjectMissing, FileNotFoundError, NotADirectoryError):
                 return {"objects": [], "common_prefixes": []}
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"listing {path}") from exc
+                raise classify_lance_error(exc, f"listing {path}") from exc
 
     def names_at_root(self) -> list[str]:
         """The names of the objects and folders directly at the root, in order; empty when there is none yet."""
@@ -414,7 +410,7 @@ class ObjectStore:
             except (ObjectMissing, FileNotFoundError, NotADirectoryError):
                 return []
             except (BaseError, OSError) as exc:
-                raise _failed(exc, "listing the root") from exc
+                raise classify_lance_error(exc, "listing the root") from exc
 
     def list_folders(self, path: str) -> list[str]:
         """The folders directly in a folder, as paths below the root."""
@@ -436,8 +432,8 @@ class ObjectStore:
             # The folder is not there, or an object went while it was looked at.
             return self._marks_one_by_one(path)
         except OSError as exc:
-            raise _failed(exc, f"listing {path}") from exc
-        return {name: (facts.st_ino, facts.st_mtime_ns, facts.st_size) for name, facts in seen}
+            raise classify_lance_error(exc, f"listing {path}") from exc
+        return {name: file_mark(facts) for name, facts in seen}
 
     def _marks_one_by_one(self, path: str) -> dict[str, object]:
         found = {name: self.mark(f"{path}/{name}") for name in self.list_dir(path)}
@@ -460,7 +456,7 @@ class ObjectStore:
             except (ObjectMissing, FileNotFoundError):
                 return
             except (BaseError, OSError) as exc:
-                raise _failed(exc, f"deleting {path}") from exc
+                raise classify_lance_error(exc, f"deleting {path}") from exc
 
     def drop_temporaries(self, folders: Sequence[str], older_than_seconds: float) -> None:
         """Remove what writes that were killed have left under temporary names; no listing ever shows it.
@@ -478,7 +474,7 @@ class ObjectStore:
             except FileNotFoundError:
                 continue  # The folder is not there, or one of them went by itself, and the next time sees the others.
             except OSError as exc:
-                raise _failed(exc, f"listing {folder}") from exc
+                raise classify_lance_error(exc, f"listing {folder}") from exc
             for path in left:
                 self.delete(path.removeprefix(f"{self.root}/"))
 
@@ -490,4 +486,4 @@ class ObjectStore:
             os.rmdir(f"{self.root}/{path}")
         except OSError as exc:
             if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-                raise _failed(exc, f"removing {path}") from exc
+                raise classify_lance_error(exc, f"removing {path}") from exc

@@ -20,7 +20,7 @@ from msgspec import Struct
 from omnigraph.catalog.arrow import BLOB_STORAGE, arrow_type
 from omnigraph.catalog.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.values import temporal
-from omnigraph.engine.values.temporal import Mask
+from omnigraph.engine.values.temporal import Mask, null_mask
 from omnigraph.engine.values.texts import text_faults
 
 PROBLEMS_MAX = 100
@@ -94,7 +94,7 @@ def _finish_float(raw: pa.Array, scalar: Scalar) -> Finished:
         rounded = _float32(plain)
         wide = ~np.isfinite(rounded) & ~bad
         problems += _problems(wide, lambda row: f"{plain[row]} is out of range for F32")
-        nulls = _null_mask(numbers) | bad | wide
+        nulls = null_mask(numbers) | bad | wide
         return pa.array(rounded, mask=nulls if nulls.any() else None), problems
     return (pc.if_else(pa.array(bad), None, numbers) if problems else numbers), problems
 
@@ -108,7 +108,7 @@ def _finish_date(raw: pa.Array) -> Finished:
     if pa.types.is_integer(raw.type):
         days = np.asarray(pc.fill_null(raw, 0), dtype=np.int64)
         bad = (days < temporal.DAY_MIN) | (days > temporal.DAY_MAX)
-        column = pa.array(np.where(bad, 0, days).astype(np.int32), mask=_null_mask(raw) | bad).cast(pa.date32())
+        column = pa.array(np.where(bad, 0, days).astype(np.int32), mask=null_mask(raw) | bad).cast(pa.date32())
         return column, _problems(bad, lambda row: f"{days[row]} is not a day number between the years 1 and 9999")
     column, bad = temporal.parse_date_texts(raw)
     return column, _problems(bad, lambda row: f"'{raw[row].as_py()}' is not a Date (YYYY-MM-DD)")
@@ -118,7 +118,7 @@ def _finish_datetime(raw: pa.Array) -> Finished:
     if pa.types.is_integer(raw.type):
         millis = np.asarray(pc.fill_null(raw, 0), dtype=np.int64)
         bad = (millis < temporal.MILLIS_MIN) | (millis > temporal.MILLIS_MAX)
-        column = temporal.instants(np.where(bad, 0, millis), _null_mask(raw) | bad)
+        column = temporal.instants(np.where(bad, 0, millis), null_mask(raw) | bad)
         return column, _problems(bad, lambda row: f"{millis[row]} ms is not between the years 1 and 9999")
     column, bad = temporal.parse_datetime_texts(raw)
     return column, _problems(bad, lambda row: f"'{raw[row].as_py()}' is not a DateTime (YYYY-MM-DDTHH:MM:SSZ)")
@@ -159,7 +159,7 @@ def blob_column(data: list[bytes | None], references: list[str | None]) -> pa.Ar
 def _finish_list(raw: pa.Array, kind: PropertyType) -> Finished:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(raw), 0), dtype=np.int64)
     items, parents = _items(raw), np.repeat(np.arange(len(raw)), lengths)
-    problems = [Problem(int(parents[p.row]), p.message) for p in _problems(_null_mask(items), _null_item)]
+    problems = [Problem(int(parents[p.row]), p.message) for p in _problems(null_mask(items), _null_item)]
     finished, found = _finish_plain(items, kind)
     problems += [Problem(int(parents[p.row]), f"item {p.message}") for p in found]
     offsets = np.zeros(len(raw) + 1, dtype=np.int32)
@@ -181,7 +181,7 @@ def _null_item(row: int) -> str:
 def _finish_vector(raw: pa.Array, kind: PropertyType) -> Finished:
     dimension = kind.dimension or 0
     lengths = np.asarray(pc.fill_null(pc.list_value_length(raw), 0), dtype=np.int64)
-    nulls = _null_mask(raw)
+    nulls = null_mask(raw)
     wrong = (lengths != dimension) & ~nulls
     problems = _problems(wrong, lambda row: f"expected {dimension} numbers, found {lengths[row]}")
     numbers = _elements(_items(raw))
@@ -218,7 +218,7 @@ def _stored_vectors(raw: pa.Array, kind: PropertyType) -> pa.Array | None:
     if not pa.types.is_float32(numbers.type) or numbers.null_count:
         return None
     finite = np.isfinite(np.asarray(numbers))
-    missing = _null_mask(raw)
+    missing = null_mask(raw)
     # What lies under a null is nobody's value, and need not be a number.
     if not (finite.all() if not raw.null_count else finite.reshape(-1, dimension).all(axis=1)[~missing].all()):
         return None
@@ -357,7 +357,7 @@ def _from_seconds(ticks: pa.Array) -> pa.Array:
 
 def _floored(ticks: pa.Array, unit: int) -> pa.Array:
     plain = np.asarray(pc.fill_null(ticks, 0), dtype=np.int64)
-    return pa.array(np.floor_divide(plain, unit), mask=_null_mask(ticks))
+    return pa.array(np.floor_divide(plain, unit), mask=null_mask(ticks))
 
 
 # --- shared ----------------------------------------------------------------------------------------------------------
@@ -373,10 +373,6 @@ def out_of_range(value: int, scalar: Scalar) -> str:
     low, high = INTEGER_RANGES[scalar]
     verb = "exceeds" if value > high else "is below"
     return f"{value} {verb} the range of {scalar} ({low} to {high})"
-
-
-def _null_mask(column: pa.Array) -> Mask:
-    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _problems(bad: Mask, message: Callable[[int], str]) -> list[Problem]:

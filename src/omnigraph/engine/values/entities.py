@@ -41,7 +41,7 @@ _CROCKFORD = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", dtype=np.uint8)
 @once
 def row_schema(entity: Entity) -> pa.Schema:
     """The columns of a staged row in table order: `id`, an edge's `src` and `dst`, then properties by name."""
-    return table_schema(entity, blobs="stored")
+    return table_schema(entity)
 
 
 @once

@@ -30,13 +30,13 @@ def parse_date_texts(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Day numbers (date32) of the texts, cut to their UTC date, and a mask of the texts that are not dates."""
     millis, bad = _parse(texts)
     days = np.floor_divide(millis, MILLIS_PER_DAY).astype(np.int32)
-    return pa.array(days, mask=_nulls(texts) | bad).cast(pa.date32()), bad
+    return pa.array(days, mask=null_mask(texts) | bad).cast(pa.date32()), bad
 
 
 def parse_datetime_texts(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Millisecond instants (date64) of the texts and a mask of the texts that are not date-times."""
     millis, bad = _parse(texts)
-    return instants(millis, _nulls(texts) | bad), bad
+    return instants(millis, null_mask(texts) | bad), bad
 
 
 def instants(millis: npt.NDArray[np.int64], nulls: Mask) -> pa.Array:
@@ -45,13 +45,14 @@ def instants(millis: npt.NDArray[np.int64], nulls: Mask) -> pa.Array:
     return pa.Array.from_buffers(pa.date64(), len(plain), plain.buffers(), plain.null_count)
 
 
-def _nulls(texts: pa.Array) -> Mask:
-    return np.asarray(pc.is_null(texts).to_numpy(zero_copy_only=False), dtype=np.bool_)
+def null_mask(column: pa.Array) -> Mask:
+    """Where a column is null."""
+    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _parse(texts: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
     """UTC milliseconds of every text (0 where it is null or malformed), and which non-null texts are malformed."""
-    nulls = _nulls(texts)
+    nulls = null_mask(texts)
     fields = pc.extract_regex(texts, _PATTERN)
     shaped = np.asarray(pc.is_valid(fields).to_numpy(zero_copy_only=False), dtype=np.bool_)
 

@@ -42,7 +42,7 @@ class GraphContext(Struct, frozen=True, eq=False, dict=True):
     queues: WriteQueues | None = None
     """Where writes wait for each other to be published together; None where each is published by itself."""
     limits: WriteLimits = field(default_factory=WriteLimits)
-    """How large a mutation or a load may be that is not given limits of its own."""
+    """How large a mutation or a load may be."""
 
     @property
     def root(self) -> str:

@@ -89,7 +89,7 @@ def found_by_slices(
     entity: Entity, mode: str, incoming: pa.Table, committed: dict[TableKey, pa.Table]
 ) -> list[Findings]:
     key = entity.table_key
-    fragment = StagedFragment(key, "", incoming.num_rows, 0, (), supplied_ids=True)
+    fragment = StagedFragment("", incoming.num_rows, 0, (), supplied_ids=True)
     at = {each: (TableAt("", each, None, 1), rows.num_rows) for each, rows in committed.items()}
     staged = Staged(entity, Target("", incoming.schema), (fragment,), *at[key])
     load = StagedLoad({key: staged}, at, mode)

@@ -41,7 +41,7 @@ def adjacency_of(rng: np.random.Generator, nodes: int, sizes: list[int], dead: f
         alive |= set(zip(starts[slots].tolist(), csr.neighbours[slots].tolist(), strict=True))
         seen |= set(map(tuple, ends.tolist()))
         parts.append(Part(csr, live, first_of_pair(csr, live), NONE, NONE))
-    return Adjacency(tuple(parts), sum(sizes)), alive
+    return Adjacency(tuple(parts)), alive
 
 
 @pytest.mark.parametrize("sizes", [[300], [300, 20], [900, 5]])
@@ -72,7 +72,7 @@ def test_each_row_is_followed_from_the_end_that_leads_to_less(monkeypatch):
     pairs = {*hubs, *((n, (n * 7) % 100) for n in range(2, 50)), *((n, (n * 3) % 100) for n in range(2, 50))}
     starts, neighbours = (np.array(side) for side in zip(*sorted(pairs), strict=True))
     csr = build_csr(starts, neighbours, np.arange(len(starts)))
-    adjacency = Adjacency((Part(csr, None, None, NONE, NONE),), len(starts))
+    adjacency = Adjacency((Part(csr, None, None, NONE, NONE),))
     rows = [(hub, n) for hub in (0, 1) for n in range(2, 50)] + [(n, hub) for hub in (0, 1) for n in range(2, 50)]
     nodes, others = (np.array(side) for side in zip(*rows, strict=True))
     met, owner, ways = common_neighbours(adjacency, nodes, adjacency, others, lambda _: None)
@@ -96,7 +96,7 @@ def test_rows_that_begin_at_one_node_meet_what_it_shares_with_the_others(listed,
 def test_nothing_is_shared_with_edges_that_are_not_there():
     adjacency, _ = adjacency_of(np.random.default_rng(8), 40, [300])
     nodes = np.arange(40)
-    for first, second in ((adjacency, Adjacency((), 0)), (Adjacency((), 0), adjacency)):
+    for first, second in ((adjacency, Adjacency(())), (Adjacency(()), adjacency)):
         assert [len(part) for part in common_neighbours(first, nodes, second, nodes, lambda _: None)[:2]] == [0, 0]
 
 

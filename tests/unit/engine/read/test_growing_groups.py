@@ -92,7 +92,7 @@ def test_columns_codes_and_texts_of_a_group_that_grew_by_several_fragments(store
 
     def derive(view: NodeView) -> None:
         view.chunk(view.groups[0], "text")
-        file_codes(view, view.groups[0], "id", view.dictionary)
+        file_codes(view, view.groups[0], view.dictionary)
         view.value_codes("text")
         text_index(view, view.groups[0], "text")
 
@@ -101,7 +101,7 @@ def test_columns_codes_and_texts_of_a_group_that_grew_by_several_fragments(store
     view = view_of(store, cache)
     group = view.groups[0]
     assert view.chunk(group, "text").to_pylist() == ALL
-    codes = file_codes(view, group, "id", view.dictionary)
+    codes = file_codes(view, group, view.dictionary)
     assert view.dictionary.ids_of(codes).to_pylist() == [f"row {number}" for number in range(len(ALL))]
     first_seen = {text: ALL.index(text) for text in ALL}
     same = view.value_codes("text")

@@ -174,7 +174,7 @@ def test_a_node_with_more_neighbours_than_a_block_closes_all_its_patterns(
         monkeypatch.setattr(closing, "FEW_ROWS", 0)
     hubs = np.repeat(np.array([0, 1]), degree)
     csr = build_csr(hubs, np.tile(np.arange(degree), 2), np.arange(2 * degree), 10**6)
-    whole = Adjacency((Part(csr, None, None, NONE, NONE),), 2 * degree)
+    whole = Adjacency((Part(csr, None, None, NONE, NONE),))
     rows = np.full(600, 1)
     rows[0] = 0
     nodes, others = rows, np.where(np.arange(600) == 0, 1, 2)

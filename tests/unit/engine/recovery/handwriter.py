@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from msgspec.structs import replace
 
+from omnigraph.engine.coordination.intent import Effect, Intent, WriterKind, new_intent
 from omnigraph.engine.coordination.owner import this_process
 from omnigraph.engine.manifest.delta import Lineage, UpdateTable
-from omnigraph.engine.recovery import Effect, Intent, RecoveryContext, WriterKind, new_intent
+from omnigraph.engine.recovery import RecoveryContext
 from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.storage.staged import stage_changes
 from omnigraph.graph import Graph, connect

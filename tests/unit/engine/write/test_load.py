@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
@@ -192,15 +193,17 @@ def test_files_folders_archives_and_streams_are_loaded_alike(empty_harbour, tmp_
     assert set(empty_harbour.rows("node:Berth")) == {"A", "B", "C", "D"}
 
 
-def test_a_load_beyond_the_limits_it_was_given_is_refused_before_any_effect(harbour):
+def test_a_load_beyond_the_limits_of_its_graph_is_refused_before_any_effect(harbour):
     before = harbour.versions()
     lines = [BERTH % (f"L{n}", 1) for n in range(3)]
     for limits, resource in ((WriteLimits(rows_max=2), "rows of"), (WriteLimits(bytes_max=20), "bytes of")):
+        harbour.context = replace(harbour.context, limits=limits)
         with pytest.raises(LimitError, match="node:Berth") as caught:
-            harbour.load(*lines, limits=limits)
+            harbour.load(*lines)
         assert caught.value.resource.startswith(resource)
     assert harbour.versions() == before
-    harbour.load(*lines, *[BERTH % ("N1", 1), BERTH % ("N2", 1)], mode="overwrite", limits=WriteLimits(2, 20))
+    harbour.context = replace(harbour.context, limits=WriteLimits(2, 20))
+    harbour.load(*lines, *[BERTH % ("N1", 1), BERTH % ("N2", 1)], mode="overwrite")
 
 
 def test_a_missing_file_and_an_empty_folder_are_said_to_be_so(empty_harbour, tmp_path):

@@ -5,19 +5,14 @@ was changed since; `rules` checks the outcome, `conflicts` says what cannot be d
 then; `stage` writes it, and `run` makes all of it visible, or nothing.
 """
 
-from omnigraph.engine.operations.merge.conflicts import ConflictKind, MergeConflict
-from omnigraph.engine.operations.merge.outcome import MergePlan, MergeResult, Outcome, TypeMerge
-from omnigraph.engine.operations.merge.resolutions import Resolution
+from omnigraph.engine.operations.merge.conflicts import MergeConflict
+from omnigraph.engine.operations.merge.outcome import MergePlan, MergeResult
 from omnigraph.engine.operations.merge.run import find_conflicts, merge_branch, plan_merge
 
 __all__ = [
-    "ConflictKind",
     "MergeConflict",
     "MergePlan",
     "MergeResult",
-    "Outcome",
-    "Resolution",
-    "TypeMerge",
     "find_conflicts",
     "merge_branch",
     "plan_merge",

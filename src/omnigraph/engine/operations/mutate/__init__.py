@@ -12,17 +12,16 @@ from typing import Any
 
 from omnigraph.engine.commit.cancellation import Cancellation
 from omnigraph.engine.coordination.intent import WriterKind
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.manifest.records import CommitWrite, with_message
 from omnigraph.engine.manifest.snapshot import Snapshot
 from omnigraph.engine.operations.mutate.matched import Source
 from omnigraph.engine.operations.mutate.program import Program, prepare_program
 from omnigraph.engine.operations.outcomes import MutationResult
-from omnigraph.engine.read.context import EmbedsText
 from omnigraph.engine.read.reader import Reader, ReadState
 from omnigraph.engine.write.attached import foretold
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.engine.write.group import Joining, write_together
-from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.engine.write.transaction import Transaction, WriteRequest
 from omnigraph.ids import MAIN, CommitId, TableKey, edge_key, node_key, parse_branch
 from omnigraph.plan.statements import InsertEdge, InsertNode, WritePlan
@@ -41,9 +40,8 @@ def mutate(
     message: str | None = None,
     base: Snapshot | None = None,
     cancellation: Cancellation | None = None,
-    limits: WriteLimits | None = None,
     reader: Reader | None = None,
-    embedder: EmbedsText | None = None,
+    embedder: Embedder | None = None,
 ) -> MutationResult:
     """Run a checked mutation with bound parameters.
 
@@ -53,7 +51,7 @@ def mutate(
     Raises:
         ConstraintError: it would break a rule of the schema; nothing changed.
         ConflictError: another write came in between; nothing changed.
-        LimitError: it is larger than `limits` allow; nothing changed.
+        LimitError: it is larger than the limits of the graph allow; nothing changed.
         PolicyError: the actor may not change this branch.
     """
     name = parse_branch(branch)
@@ -64,7 +62,7 @@ def mutate(
         None if if_commit is None else CommitId(if_commit),
         properties=with_message(message),
         cancellation=cancellation or Cancellation(),
-        limits=limits or context.limits,
+        limits=context.limits,
     )
     now, hear = _now(), foretold()
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from omnigraph.catalog import wide
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.operations.mutate.judging import Known, StatementRows, no_columns
 from omnigraph.engine.read import execute
-from omnigraph.engine.read.context import EmbedsText
 from omnigraph.engine.read.reader import ReadState
 from omnigraph.engine.storage.columns import Offsets
 from omnigraph.engine.write.transaction import Transaction
@@ -28,7 +28,7 @@ class Source(Struct, frozen=True):
     state: ReadState
     parameters: Mapping[str, Any]
     now: datetime
-    embedder: EmbedsText | None = None
+    embedder: Embedder | None = None
 
     def read(self, transaction: Transaction, plan: ReadPlan) -> tuple[int, pa.Table]:
         """Run a read on the state before the mutation, which then depends on every table it has read."""

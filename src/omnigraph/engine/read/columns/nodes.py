@@ -50,7 +50,7 @@ class NodeView(TableView):
 
     def chunk_codes(self, group: Group) -> Codes:
         """The codes of one group's ids."""
-        return file_codes(self, group, "id", self.dictionary)
+        return file_codes(self, group, self.dictionary)
 
     def codes_at(self, positions: Ints) -> Ints:
         """The codes at some positions; for a few of them the codes of the whole table need not exist."""
@@ -174,14 +174,14 @@ _FOLLOWED = ("code_bound", "codes", "live_codes", "positions")
 """Properties that take time in proportion to the table when they are made from nothing."""
 
 
-def file_codes(view: TableView, part: Part, column: str, dictionary: IdDictionary) -> Codes:
-    """An id column of a fragment or group as codes; made once per data file and dictionary."""
+def file_codes(view: TableView, part: Part, dictionary: IdDictionary) -> Codes:
+    """The ids of a fragment or group as codes; made once per data file and dictionary."""
 
     def make(part: Part) -> Codes:
-        known = shared_codes(view.cache, dictionary, part.files, column)
-        return dictionary.encode(view.chunk(part, column)) if known is None else known
+        known = shared_codes(view.cache, dictionary, part.files, "id")
+        return dictionary.encode(view.chunk(part, "id")) if known is None else known
 
-    return view.derived(part, lambda part: codes_key(dictionary.lineage, part.files, column), make, append_codes)
+    return view.derived(part, lambda part: codes_key(dictionary.lineage, part.files, "id"), make, append_codes)
 
 
 _DICTIONARIES: weakref.WeakValueDictionary[str, IdDictionary] = weakref.WeakValueDictionary()

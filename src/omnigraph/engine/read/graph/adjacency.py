@@ -74,7 +74,6 @@ class Adjacency(Struct, frozen=True, eq=False):
     """The edges of one version, followed in one direction."""
 
     parts: tuple[Part, ...]
-    edge_count: int
     is_whole: bool = False
     """True when no edge was left out for want of an end."""
     derived: Derived = field(default_factory=Derived)

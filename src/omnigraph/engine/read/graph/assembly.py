@@ -121,7 +121,7 @@ def _assembled_before(edges: EdgeView, ends: Ends, sources: NodeView, targets: N
 
 def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: Direction) -> Adjacency:
     if not edges.fragments:
-        return Adjacency((), 0)
+        return Adjacency(())
     base, overlay = segments(edges, sources, targets, direction)
     starts, ends = (targets, sources) if direction is Direction.IN else (sources, targets)
     key = ("assembled", edges.handle.uri, sources.dictionary.lineage, targets.dictionary.lineage, direction.value)
@@ -142,7 +142,7 @@ def _assemble(edges: EdgeView, sources: NodeView, targets: NodeView, direction: 
         if parts:
             part = _without_shadowed(part, parts)
         parts.append(part)
-    return Adjacency(tuple(parts), edges.live_count, is_whole)
+    return Adjacency(tuple(parts), is_whole)
 
 
 # --- edges that are gone ----------------------------------------------------------------------------------------------

@@ -26,9 +26,8 @@ COUNT_CHANGE_SHARE = 8
 
 
 class Program(Struct, frozen=True, eq=False):
-    """A plan, what is known of it before it runs, and the order in which its pattern is matched."""
+    """What is known of a plan before it runs, and the order in which its pattern is matched."""
 
-    plan: ReadPlan
     prepared: Prepared
     schedule: Schedule
 
@@ -61,7 +60,7 @@ class PlanCache:
             return found
 
         order = _order(prepared, Counts(partial(noted, "node"), partial(noted, "edge")))
-        made = _Ordered(Program(plan, prepared, order), asked)
+        made = _Ordered(Program(prepared, order), asked)
         with self._lock:
             self._ordered[plan] = made
             while len(self._ordered) > PREPARED_MAX:
