@@ -21,6 +21,7 @@ from omnigraph.engine.operations.load import load
 from omnigraph.engine.operations.outcomes import LoadResult
 from omnigraph.engine.read.graph.numbered import NumberedGraph
 from omnigraph.engine.read.kernels import Ints
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.engine.write.context import GraphContext
 from omnigraph.errors import InputError
 from omnigraph.ids import MAIN, Moment, node_key
@@ -132,7 +133,7 @@ class Algorithms:
         graph = self._graph.numbered(edges, branch, at)
         count = graph.node_count
         low, high = np.minimum(graph.sources, graph.targets), np.maximum(graph.sources, graph.targets)
-        pairs = np.unique(low[low != high] * np.int64(max(count, 1)) + high[low != high])
+        pairs = sorted_unique(low[low != high] * np.int64(max(count, 1)) + high[low != high])
         low, high = pairs // max(count, 1), pairs % max(count, 1)
         degree = np.bincount(np.concatenate([low, high]), minlength=count)
         # On ties the smaller number comes first.
@@ -224,7 +225,7 @@ def _distances(sources: Ints, targets: Ints, starts: Ints, count: int, hops_max:
     """Steps from the nearest start to each node, -1 where none leads; a whole frontier at a time."""
     begins, follows = _grouped(sources, targets, count)
     distances = np.full(count, -1, dtype=np.int64)
-    frontier = np.unique(starts)
+    frontier = sorted_unique(starts)
     distances[frontier] = 0
     hops = 0
     while len(frontier) and hops < hops_max:
@@ -236,5 +237,5 @@ def _distances(sources: Ints, targets: Ints, starts: Ints, count: int, hops_max:
         met = met[distances[met] < 0]
         distances[met] = hops
         # Each of them once: sorted out where they are few, looked up among all nodes where they are many.
-        frontier = np.unique(met) if len(met) < count // 16 else np.flatnonzero(distances == hops)
+        frontier = sorted_unique(met) if len(met) < count // 16 else np.flatnonzero(distances == hops)
     return distances

@@ -101,7 +101,7 @@ LOWERED: dict[str, dict[str, float]] = {
     "engine.read.text.analysis": {"SLICE_BYTES": 40, "FEW_TEXTS": 2, "PARTS_MAX": 2},
     "engine.read.operators.count_paths": {"WALKS_AFTER": 1, "EDGES_PER_CALL": 4, "WALKS_MAX": 1, "ALL_FACTOR": 2},
     "engine.storage.batches": {"DEFAULT_ROWS": 7},
-    "engine.storage.handle": {"FRAGMENT_BATCH_ROWS": 5},
+    "engine.storage.handle": {"FRAGMENT_BATCH_ROWS": 5, "COUNTED_MAX": 3, "SOUGHT_ROWS": 2},
     "engine.storage.folding": {"FOLD_ROWS": 12, "FOLD_FRAGMENTS": 5, "FOLD_RUN": 3},
     "engine.storage.maintenance": {"COMPACTED_ROWS": 16, "SEGMENTS_MAX": 2},
     "engine.storage.lance_internals.row_versions": {"RUNS_MAX": 3},

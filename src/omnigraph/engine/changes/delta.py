@@ -101,8 +101,8 @@ def delta(
         if before.deletion_key == after.deletion_key:
             continue
         dead_then, dead_now = older.deleted_offsets(before), newer.deleted_offsets(after)
-        removed.append(Part.of(before, np.setdiff1d(dead_now, dead_then).astype(np.int64)))
-        added.append(Part.of(after, np.setdiff1d(dead_then, dead_now).astype(np.int64)))
+        removed.append(Part.of(before, np.setdiff1d(dead_now, dead_then, assume_unique=True).astype(np.int64)))
+        added.append(Part.of(after, np.setdiff1d(dead_then, dead_now, assume_unique=True).astype(np.int64)))
     gone = [fragment for fragment in older.fragments() if fragment.files not in now]
     came = [fragment for fragment in newer.fragments() if fragment.files not in then]
     if gone and came and rewritten():

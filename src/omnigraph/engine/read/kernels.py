@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from omnigraph.engine.storage.sorted_unique import sorted_unique
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 AnyInts = npt.NDArray[Any]
@@ -392,7 +394,7 @@ def _next_frontier(
         marks[cells] = True
         fresh = np.flatnonzero(marks)
         return fresh, np.zeros(len(fresh), dtype=np.int64)
-    cells = np.unique(cells)
+    cells = sorted_unique(cells)
     return cells % node_count, cells // node_count
 
 

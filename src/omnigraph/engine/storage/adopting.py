@@ -23,6 +23,7 @@ from omnigraph.engine.storage.folding import covered_by_index, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.lance_internals.files import branch_location
 from omnigraph.engine.storage.orphans import places_below
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.engine.storage.staged import (
     Fold,
     StagedWrite,
@@ -248,7 +249,7 @@ def _highest(base: TableHandle) -> int:
 def _remove(base: TableHandle, dead: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
     """Deletion files for the rows that go; a fragment that loses all its rows needs none."""
     whole, partly = emptied_by(base, dead)
-    changed, emptied = _delete_rows(base, np.unique(partly))
+    changed, emptied = _delete_rows(base, sorted_unique(partly))
     return changed, [*whole, *emptied]
 
 

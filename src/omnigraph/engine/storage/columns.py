@@ -27,6 +27,7 @@ from msgspec import Struct, field
 from omnigraph.catalog import wide
 from omnigraph.engine.storage.cache import SHARED, ByteCache, column_key, sorted_key
 from omnigraph.engine.storage.handle import FragmentInfo, TableHandle
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.engine.storage.sorted_values import SortedTexts, SortedValues, can_sort, sort_values
 
 INDEX_FROM_SEARCH = 2
@@ -75,7 +76,7 @@ class CachedColumn(Struct):
             text = wanted[0].as_py()
             return np.sort(index.equal(text)).astype(np.int64) if text is not None else np.empty(0, dtype=np.int64)
         sought = self._as_values(wanted).drop_null()
-        candidates = np.unique(index.among(sought)).astype(np.int64)
+        candidates = sorted_unique(index.among(sought)).astype(np.int64)
         if not len(candidates) or isinstance(index, SortedTexts):
             return candidates
         # Sorting takes some values for equal that are not the same, such as the two zeros.

@@ -24,6 +24,7 @@ from msgspec import Struct
 from omnigraph.engine.storage.folding import Folded, fold_small
 from omnigraph.engine.storage.handle import Addresses, TableHandle
 from omnigraph.engine.storage.lance_internals.files import data_file, file_name
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.engine.storage.steps import step
 from omnigraph.engine.storage.translate import translated
 from omnigraph.engine.storage.written import WRITTEN
@@ -144,7 +145,7 @@ def _distinct(*addresses: Addresses | None) -> Addresses:
     given = [some for some in addresses if some is not None and len(some)]
     if not given:
         return np.empty(0, dtype=np.uint64)
-    return np.unique(given[0] if len(given) == 1 else np.concatenate(given))
+    return sorted_unique(given[0] if len(given) == 1 else np.concatenate(given))
 
 
 def _group_by_fragment(addresses: Addresses) -> list[tuple[int, list[int]]]:

@@ -19,6 +19,7 @@ from omnigraph.catalog import wide
 from omnigraph.catalog.arrow import blob_columns
 from omnigraph.engine.storage.columns import Offsets
 from omnigraph.engine.storage.handle import Addresses
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.engine.values.entities import Entity
 from omnigraph.engine.write.asked import Asked
 from omnigraph.engine.write.selection import Found, find_committed, rows_equal_to
@@ -150,4 +151,4 @@ class Selections:
             if count > BLOCK_ROWS:
                 break
             parts.append(found.addresses)
-        return np.unique(np.concatenate(parts))
+        return sorted_unique(np.concatenate(parts))

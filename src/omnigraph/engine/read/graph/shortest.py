@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from omnigraph.engine.read.graph.adjacency import Adjacency
 from omnigraph.engine.read.kernels import Bools, Ints
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 
 PAIRS_AT_ONCE = 4096
 """Pairs that are searched together: more would hold more nodes at a time, fewer would start more searches."""
@@ -115,11 +116,11 @@ class _Search:
             if len(fronts[0]) <= len(fronts[1]):
                 level = self._next(self.onward, fronts[0], self.seen_before)
                 self.before.append(level)
-                self.seen_before = np.union1d(self.seen_before, level)
+                self.seen_before = sorted_unique(np.concatenate((self.seen_before, level)))
             else:
                 level = self._next(self.back, fronts[1], self.seen_after)
                 self.after.append(level)
-                self.seen_after = np.union1d(self.seen_after, level)
+                self.seen_after = sorted_unique(np.concatenate((self.seen_after, level)))
             hits = np.intersect1d(self.before[-1], self.after[-1], assume_unique=True)
             hits = hits[self.active[hits // self.size]]
             if len(hits):
@@ -137,7 +138,7 @@ class _Search:
 
     def _led_to(self, adjacency: Adjacency, cells: Ints) -> Ints:
         met, owner = adjacency.neighbours(cells % self.size, self.allow)
-        return np.unique((cells // self.size)[owner] * self.size + met)
+        return sorted_unique((cells // self.size)[owner] * self.size + met)
 
     def _paths(self, hits: Ints) -> tuple[Ints, list[Ints]]:
         """The smallest path of each pair whose two searches meet in these cells."""
@@ -146,7 +147,7 @@ class _Search:
             layers.insert(0, _kept(self._led_to(self.back, layers[0]), level))
         for level in reversed(self.after[:-1]):
             layers.append(_kept(self._led_to(self.onward, layers[-1]), level))
-        pairs = np.unique(hits // self.size)
+        pairs = sorted_unique(hits // self.size)
         current = self.starts[pairs]
         steps = [current]
         for layer in layers[1:]:

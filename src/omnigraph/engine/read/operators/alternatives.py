@@ -18,6 +18,7 @@ from omnigraph.engine.read.operators.lookup import (
     equal_positions,
     equality,
 )
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.plan.operators import And, InList, Literal, Or, ParameterRef, Predicate, PropertyRef, Value
 
 ALTERNATIVES_MAX = 64
@@ -44,7 +45,7 @@ def any_equal_positions(context: Context, view: TableView, predicate: Predicate)
         how = f"{found.how}, {len(values)} times"
     if not parts:
         return NOTHING
-    return Found(np.unique(np.concatenate(parts)), how)
+    return Found(sorted_unique(np.concatenate(parts)), how)
 
 
 def is_union(predicate: Predicate) -> bool:

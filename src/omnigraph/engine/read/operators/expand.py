@@ -11,6 +11,7 @@ from omnigraph.engine.read.graph.intersect import common_neighbours
 from omnigraph.engine.read.graph.segments import Direction, direction_of
 from omnigraph.engine.read.kernels import Bools, Ints, ranges, shortest_distances
 from omnigraph.engine.read.plan.operations import ExpandAll
+from omnigraph.engine.storage.sorted_unique import sorted_unique
 from omnigraph.plan.operators import Expand
 
 FLOW_FACTOR = 4
@@ -126,8 +127,9 @@ def joined(context: Context, expand: Expand, frame: Frame) -> Bools:
     if (expand.min_hops, expand.max_hops) == (1, 1):
         return adjacency.has_pairs(sources, targets)
     bound = max(int(sources.max(initial=0)), int(targets.max(initial=0))) + 1
-    met, owner = reach(context, expand, adjacency, np.unique(sources), True)
-    wanted = np.unique(sources)[owner] * bound + met if len(met) else met
+    starts = sorted_unique(sources)
+    met, owner = reach(context, expand, adjacency, starts, True)
+    wanted = starts[owner] * bound + met if len(met) else met
     inside = met < bound
     return np.isin(sources * bound + targets, wanted[inside])
 
