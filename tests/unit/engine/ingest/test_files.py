@@ -287,6 +287,21 @@ def test_a_column_that_is_twice_in_a_parquet_file_is_refused_unless_nobody_asks_
     assert other.table("Person")["id"].to_pylist() == ["ann"]
 
 
+def test_a_mapping_of_columns_is_refused_for_lines_and_not_passed_over(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key  nick: String?  note: String? }")
+    path = tmp_path / "people.jsonl"
+    path.write_text('{"name": "ann", "nick": "a", "note": "b"}')
+    mapped = {"Person": {"nick": "note"}}
+    with pytest.raises(InputError, match=r"people\.jsonl holds lines of JSON"):
+        graph.load(path, type="Person", columns=mapped)
+    path.write_text('{"type": "Person", "data": {"name": "ann", "nick": "a", "note": "b"}}')
+    with pytest.raises(InputError, match="leave the mapping out"):
+        graph.load(path, columns=mapped)
+    (tmp_path / "people.csv").write_text("name,nick,note\nann,a,b")
+    graph.load(tmp_path / "people.csv", type="Person", columns=mapped)
+    assert graph.table("Person")["nick"].to_pylist() == ["b"]
+
+
 def test_the_row_numbers_of_a_filtered_frame_are_no_column(tmp_path: Path) -> None:
     graph = create(tmp_path / "g", "node Person { name: String @key }")
     rows = pa.table({"name": ["ann", "cy"], "__index_level_0__": [0, 2]})
