@@ -151,7 +151,10 @@ def resolve(
 
 
 def _pieces(file: InputFile, piece_bytes: int) -> list[Piece]:
-    return cut_csv(file, piece_bytes) if file.format is FileFormat.CSV else cut(file, piece_bytes)
+    """The pieces of a file of one type; one without a byte has one, too, because it says that there are no rows."""
+    if file.format is FileFormat.CSV:
+        return cut_csv(file, piece_bytes)
+    return cut(file, piece_bytes) or [Piece(file, 0, 0, 0)]
 
 
 def endpoint_columns(entity: EntityType, names: Sequence[str], columns: ColumnMap) -> tuple[str, str] | None:

@@ -205,6 +205,24 @@ def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, na
     assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
 
 
+@pytest.mark.parametrize("text", [b"", b"\n", gzip.compress(b"")])
+def test_lines_of_a_type_without_a_row_leave_it_empty_when_they_overwrite_it(tmp_path: Path, text: bytes) -> None:
+    graph = create(tmp_path / "g", "node Berth { code: String @key }  node Ship { name: String @key }")
+    graph.load([{"type": "Berth", "data": {"code": "N1"}}, {"type": "Ship", "data": {"name": "Ada"}}])
+    path = tmp_path / ("berths.jsonl.gz" if text[:1] == b"\x1f" else "berths.jsonl")
+    path.write_bytes(text)
+    graph.load(path, type="Berth", mode="merge")
+    assert {key: entry.row_count for key, entry in graph.snapshot().entries.items()} == {
+        "node:Berth": 1,
+        "node:Ship": 1,
+    }
+    assert graph.load(path, type="Berth", mode="overwrite").nodes == {"Berth": 0}
+    assert {key: entry.row_count for key, entry in graph.snapshot().entries.items()} == {
+        "node:Berth": 0,
+        "node:Ship": 1,
+    }
+
+
 @pytest.mark.parametrize("before", ["", "\n", "\r\n\n\r\n"])
 @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
