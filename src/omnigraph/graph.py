@@ -255,7 +255,8 @@ class Graph(Libraries):
         context = self.context
         progress = None if progress is None else heard(progress)
         if lenient:
-            source, engine = read_leniently(source, context.catalog, here=engine != "spark"), "local"
+            source = read_leniently(source, context.catalog, here=engine != "spark", type_name=type)
+            engine = "local"
         else:
             whole = bool(columns or errors_to or master or conf) or engine == "spark"
             source = framed(source, lambda: context.catalog, type_name=type, whole=whole)

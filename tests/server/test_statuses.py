@@ -187,6 +187,17 @@ def test_an_earlier_state_is_read_by_either_name(open_server: InProcess, name: s
     assert then["target"]["snapshot"] == first
 
 
+def test_an_earlier_state_is_read_by_one_of_its_names(open_server: InProcess) -> None:
+    first = open_server.get("commits").json()["commits"][-1]["graph_commit_id"]
+    for names in ({"snapshot": None, "at": first}, {"snapshot": first, "at": None}):
+        assert open_server.post("query", {"query": PEOPLE, **names}).json()["row_count"] == 0
+    both = {"snapshot": first, "at": "elsewhere"}
+    for path, body in (("query", {"query": PEOPLE}), ("read", {"query_source": PEOPLE}), ("export", {})):
+        refused = open_server.post(path, {**body, **both})
+        assert is_error(refused, 400, "bad_request")
+        assert refused.json()["error"] == "'at' and 'snapshot' name the same thing: pass one of them"
+
+
 @pytest.mark.parametrize(("path", "body"), WITH_BODY, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_malformed_body_is_refused_in_our_shape(open_server: InProcess, path: str, body: Any) -> None:
     json_type = {"Content-Type": "application/json"}

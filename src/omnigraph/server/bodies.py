@@ -143,7 +143,9 @@ def shaped(model: type[M], value: Any) -> M:
 
 
 def _problem(found: Any) -> str:
-    place = ".".join(str(part) for part in found["loc"])[:200] or "the body"
+    if not found["loc"]:
+        return str(found["msg"])
+    place = ".".join(str(part) for part in found["loc"])[:200]
     if place == "params":
         return "params must be a JSON object"
     if found["type"] == "missing":

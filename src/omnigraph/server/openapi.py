@@ -68,8 +68,8 @@ def _complete(operation: dict[str, Any], path: str, *, protected: bool) -> None:
 def _request_schemas() -> dict[str, Any]:
     models = [
         value
-        for value in vars(requests).values()
-        if isinstance(value, type) and issubclass(value, BaseModel) and value is not BaseModel
+        for name, value in vars(requests).items()
+        if isinstance(value, type) and issubclass(value, BaseModel) and value is not BaseModel and name[0] != "_"
     ]
     _, definitions = models_json_schema(
         [(model, "validation") for model in models], by_alias=True, ref_template="#/components/schemas/{model}"

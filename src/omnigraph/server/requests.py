@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 Params = Annotated[
     dict[str, Any] | None,
@@ -21,7 +22,21 @@ Snapshot = Annotated[
 LoadMode = Literal["append", "merge", "update", "overwrite"]
 
 
-class QueryRequest(BaseModel):
+class _OfState(BaseModel):
+    """What may name an earlier state, by either name of it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_state(cls, body: Any) -> Any:
+        if isinstance(body, dict) and "snapshot" in body and "at" in body:
+            if body["snapshot"] is not None and body["at"] is not None:
+                raise PydanticCustomError("two_states", "'at' and 'snapshot' name the same thing: pass one of them")
+            unused = "snapshot" if body["snapshot"] is None else "at"
+            return {name: value for name, value in body.items() if name != unused}
+        return body
+
+
+class QueryRequest(_OfState):
     """A read query with its parameters and the state it reads."""
 
     query: str
@@ -31,7 +46,7 @@ class QueryRequest(BaseModel):
     snapshot: Snapshot = None
 
 
-class ReadRequest(BaseModel):
+class ReadRequest(_OfState):
     """The older spelling of `QueryRequest`."""
 
     query_source: str
@@ -51,7 +66,7 @@ class ChangeRequest(BaseModel):
     message: str | None = Field(None, description="Kept with the commit.")
 
 
-class InvokeStoredQueryRequest(BaseModel):
+class InvokeStoredQueryRequest(_OfState):
     """What a stored query is run with."""
 
     params: Params = None
@@ -73,7 +88,7 @@ class IngestRequest(BaseModel):
     message: str | None = Field(None, description="Kept with the commit.")
 
 
-class ExportRequest(BaseModel):
+class ExportRequest(_OfState):
     """What is exported; without types and tables, everything."""
 
     model_config = ConfigDict(extra="forbid")

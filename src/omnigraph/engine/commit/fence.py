@@ -25,6 +25,7 @@ from omnigraph.engine.storage import layout
 from omnigraph.engine.storage.lance_internals.files import branch_location
 from omnigraph.engine.storage.staged import StagedWrite
 from omnigraph.engine.storage.tables import TableStore
+from omnigraph.engine.storage.transactions import OPERATION_ID
 from omnigraph.errors import ConflictError
 from omnigraph.ids import now_micros, stored_branch
 
@@ -81,8 +82,8 @@ class BranchFence(Struct, frozen=True):
             raise ConflictError(f"the write {intent.operation_id} was settled by another process meanwhile — retry")
         self.check_same()
 
-    def take_back_elsewhere(self, published: Snapshot) -> None:
-        """Undo a publish that has landed on another branch than it was made for, which has the name of that one now.
+    def take_back_elsewhere(self, published: Snapshot, owner: str) -> None:
+        """Undo a publish of `owner` that has landed on another branch than it was made for, which has its name now.
 
         Its number was free there as well. What it has replaced is the version before.
 
@@ -95,9 +96,19 @@ class BranchFence(Struct, frozen=True):
             if _mark(self.recovery, self.branch) is not None:
                 store = self.recovery.store
                 store.close()  # What is kept in memory is of the branch that is gone, under the same numbers.
-                store.restore(layout.MANIFEST, self.branch, published.version - 1, {})
+                # One that landed in time went with its own branch, and that number is the work of others here.
+                if self._maker(published.version) == owner:
+                    store.restore(layout.MANIFEST, self.branch, published.version - 1, {})
             self.recovery.manifest.forget(published.branch)
             raise
+
+    def _maker(self, version: int) -> str | None:
+        """Who has published a version of the branch that has this name now, where there is such a version."""
+        store = self.recovery.store
+        if store.open(layout.MANIFEST, branch=self.branch).version < version:
+            return None
+        [made] = store.transactions(layout.MANIFEST, self.branch, after=version - 1, upto=version)
+        return made.properties.get(OPERATION_ID)
 
 
 def check_staged_files(store: TableStore, request: CommitRequest) -> None:

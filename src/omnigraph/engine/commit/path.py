@@ -352,6 +352,7 @@ class _Path:
         request = self._request
         reached = {key: each.reached for key, each in applied.items()}
         changes, expected = changes_of(request, intent, reached), request.expected
+        owner = lineage.commit_id if intent is None else intent.operation_id
         limit = time.monotonic() + PUBLISH_WAIT_SECONDS
         watch = Watch(fence, self._context.intents.lease_seconds)
         while True:
@@ -362,7 +363,7 @@ class _Path:
                     lineage=lineage,
                     expected=expected,
                     expected_head=request.requires.head,
-                    operation_id=None if intent is None else intent.operation_id,
+                    operation_id=owner,
                     fence=watch,
                     prepared=prepared,
                 )
@@ -371,7 +372,7 @@ class _Path:
                     raise
                 continue
             if watch.stood_still:
-                self._fence.take_back_elsewhere(published)
+                self._fence.take_back_elsewhere(published, owner)
             return published
 
     def _undo(self, intent: Intent, failure: BaseException) -> bool:

@@ -29,15 +29,17 @@ _SPACE = " \t\r\n"
 Shape = dict[str, Any]
 
 
-def read_leniently(source: Any, catalog: Catalog, *, here: bool = True) -> bytes:
+def read_leniently(source: Any, catalog: Catalog, *, here: bool = True, type_name: str | None = None) -> bytes:
     """One file of JSON, or its bytes, as strict lines; `here` says that this process is to load them.
 
     Raises:
-        InputError: it is something else, cannot be read, or is to be loaded elsewhere.
+        InputError: it is something else, cannot be read, is to be loaded elsewhere, or is said to be of one type.
         ConstraintError: the text is not a sequence of JSON objects.
     """
     if not here or not isinstance(source, str | bytes | os.PathLike):
         raise InputError("a lenient load reads one file of JSON, or its bytes, in this process")
+    if type_name is not None:
+        raise InputError("a lenient load reads records, each of which names its type: leave the type out")
     if isinstance(source, bytes):
         return strict_lines(source, catalog)
     try:

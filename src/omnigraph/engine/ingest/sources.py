@@ -115,7 +115,8 @@ def resolve(
     to a path, several paths, an Arrow table or a DataFrame. `columns` maps type names to column maps.
 
     Raises:
-        InputError: a name is no type of the schema, or a source is of no kind that can be loaded.
+        InputError: a name is no type of the schema, a source is of no kind that can be loaded, or columns are mapped
+            of lines, which have none.
         NotFoundError: a file is not there.
     """
     maps = {entity_of(name, catalog).table_key: dict(found) for name, found in (columns or {}).items()}
@@ -132,6 +133,8 @@ def resolve(
                     Frame(_of_one_type(files, str(name)), key, maps.get(key, {}), files.uri) for files in elsewhere
                 ]
                 found = [file for path in paths for file in find_files(path, default=FileFormat.PARQUET)]
+                if maps.get(key):
+                    _refuse_lines(found)
                 feeds += [Feed(piece, key, maps.get(key, {})) for file in found for piece in _pieces(file, piece_bytes)]
         return Inputs(tuple(feeds), tuple(frames))
     if is_frame(source):
@@ -141,12 +144,17 @@ def resolve(
     everything: list[InputFile | SparkFiles] = [*files, *elsewhere]
     for file in everything:
         require_lines(file.uri, file.format)
+    if any(maps.values()):
+        _refuse_lines(everything)
     lines = tuple(Frame(each, None, name=each.uri) for each in elsewhere)
     return Inputs(tuple(Feed(piece) for file in files for piece in cut(file, piece_bytes)), lines)
 
 
 def _pieces(file: InputFile, piece_bytes: int) -> list[Piece]:
-    return cut_csv(file, piece_bytes) if file.format is FileFormat.CSV else cut(file, piece_bytes)
+    """The pieces of a file of one type; one without a byte has one, too, because it says that there are no rows."""
+    if file.format is FileFormat.CSV:
+        return cut_csv(file, piece_bytes)
+    return cut(file, piece_bytes) or [Piece(file, 0, 0, 0)]
 
 
 def endpoint_columns(entity: EntityType, names: Sequence[str], columns: ColumnMap) -> tuple[str, str] | None:
@@ -250,6 +258,16 @@ def require_lines(uri: str, form: FileFormat) -> None:
             f'{uri} holds rows of one type and does not say which: say type="Person", give a mapping such as'
             f' {{"Person": "{os.path.basename(uri)}"}}, or --type Person on the command line'
         )
+
+
+def _refuse_lines(files: Sequence[InputFile | SparkFiles]) -> None:
+    """Refuse a mapping of columns for lines of JSON, which would be read as if there were none."""
+    for file in files:
+        if file.format is FileFormat.JSONL:
+            raise InputError(
+                f"{file.uri} holds lines of JSON, whose members have the names of properties, and columns are mapped of"
+                " tables (CSV, Parquet, frames): rename the members, or leave the mapping out"
+            )
 
 
 def _lines_frame(source: Any) -> Frame:

@@ -122,7 +122,10 @@ def create_branch(
             return context.manifest.snapshot(branch)
         except BaseException as failure:
             # An interrupt says nothing about whether the branch is there, and nobody would look again.
-            if is_own or not isinstance(failure, GraphError) or (not failed_itself and _is_held(lock)):
+            held = _is_held(lock)
+            is_left = is_own or not isinstance(failure, GraphError) or (not failed_itself and held)
+            # Without the lock it may have been made anew, or written on, by others.
+            if is_left and (held or _is_untouched(context, branch, origin)):
                 context.store.residual.delete_branch(layout.MANIFEST, branch)
             raise
 
@@ -260,6 +263,15 @@ def _is_held(lock: BranchLock) -> bool:
     except ConflictError:
         return False
     return True
+
+
+def _is_untouched(context: GraphContext, branch: BranchName, origin: Snapshot) -> bool:
+    """True for a branch that is there and still where it began."""
+    context.manifest.forget(branch)
+    try:
+        return context.manifest.snapshot(branch).head == origin.head
+    except GraphError:
+        return False
 
 
 def _create(context: GraphContext, branch: BranchName, origin: Snapshot) -> bool:

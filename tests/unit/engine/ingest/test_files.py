@@ -205,6 +205,24 @@ def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, na
     assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
 
 
+@pytest.mark.parametrize("text", [b"", b"\n", gzip.compress(b"")])
+def test_lines_of_a_type_without_a_row_leave_it_empty_when_they_overwrite_it(tmp_path: Path, text: bytes) -> None:
+    graph = create(tmp_path / "g", "node Berth { code: String @key }  node Ship { name: String @key }")
+    graph.load([{"type": "Berth", "data": {"code": "N1"}}, {"type": "Ship", "data": {"name": "Ada"}}])
+    path = tmp_path / ("berths.jsonl.gz" if text[:1] == b"\x1f" else "berths.jsonl")
+    path.write_bytes(text)
+    graph.load(path, type="Berth", mode="merge")
+    assert {key: entry.row_count for key, entry in graph.snapshot().entries.items()} == {
+        "node:Berth": 1,
+        "node:Ship": 1,
+    }
+    assert graph.load(path, type="Berth", mode="overwrite").nodes == {"Berth": 0}
+    assert {key: entry.row_count for key, entry in graph.snapshot().entries.items()} == {
+        "node:Berth": 0,
+        "node:Ship": 1,
+    }
+
+
 @pytest.mark.parametrize("before", ["", "\n", "\r\n\n\r\n"])
 @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
@@ -285,6 +303,21 @@ def test_a_column_that_is_twice_in_a_parquet_file_is_refused_unless_nobody_asks_
     other = create(tmp_path / "other", "node Person { name: String @key }")
     other.load(tmp_path / "people.parquet", type="Person", columns={"Person": {"name": "name"}})
     assert other.table("Person")["id"].to_pylist() == ["ann"]
+
+
+def test_a_mapping_of_columns_is_refused_for_lines_and_not_passed_over(tmp_path: Path) -> None:
+    graph = create(tmp_path / "g", "node Person { name: String @key  nick: String?  note: String? }")
+    path = tmp_path / "people.jsonl"
+    path.write_text('{"name": "ann", "nick": "a", "note": "b"}')
+    mapped = {"Person": {"nick": "note"}}
+    with pytest.raises(InputError, match=r"people\.jsonl holds lines of JSON"):
+        graph.load(path, type="Person", columns=mapped)
+    path.write_text('{"type": "Person", "data": {"name": "ann", "nick": "a", "note": "b"}}')
+    with pytest.raises(InputError, match="leave the mapping out"):
+        graph.load(path, columns=mapped)
+    (tmp_path / "people.csv").write_text("name,nick,note\nann,a,b")
+    graph.load(tmp_path / "people.csv", type="Person", columns=mapped)
+    assert graph.table("Person")["nick"].to_pylist() == ["b"]
 
 
 def test_the_row_numbers_of_a_filtered_frame_are_no_column(tmp_path: Path) -> None:

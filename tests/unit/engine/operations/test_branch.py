@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph import failpoints
 from omnigraph.engine.manifest.references import told
 from omnigraph.engine.storage import layout
 from omnigraph.errors import (
@@ -361,6 +362,27 @@ def test_a_deletion_that_stood_still_leaves_alone_what_was_written_and_merged_me
         graph.branches.delete("work")
     assert people(graph, "work") == {"ann": 1, "bob": 0, "dan": 0}
     assert len(graph.history.list()) == 6
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_creation_that_stood_still_leaves_alone_what_was_written_meanwhile(
+    graph: omnigraph.Graph, is_used: bool
+) -> None:
+    def overtaken(name: str) -> None:
+        if name == failpoints.BRANCH_CREATE_AFTER_MANIFEST:
+            graph.context.store.objects.delete(f"{layout.RECOVERY_DIR}/branch-review.lock")
+            if is_used:
+                insert(omnigraph.connect(graph.uri), "bob", 2, "review")
+
+    previous = failpoints.install(overtaken)
+    try:
+        with pytest.raises(ConflictError, match="stood still"):
+            graph.branches.create("review")
+    finally:
+        failpoints.install(previous)
+    assert graph.branches.list() == (["main", "review"] if is_used else ["main"])
+    if is_used:
+        assert people(graph, "review") == {"ann": 1, "bob": 2}
 
 
 def test_a_misspelt_branch_or_tag_is_answered_with_the_one_that_was_meant(graph: omnigraph.Graph) -> None:

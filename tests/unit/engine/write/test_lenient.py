@@ -71,3 +71,5 @@ def test_only_files_of_lines_are_read_leniently_and_not_on_spark(graph: omnigrap
         graph.load([{"type": "Berth", "data": {"number": 1}}], mode="append", lenient=True)
     with pytest.raises(InputError, match="lenient"):
         graph.load(OLD, mode="append", lenient=True, engine="spark")
+    with pytest.raises(InputError, match="leave the type out"):
+        graph.load(OLD, mode="overwrite", lenient=True, type="Berth")
