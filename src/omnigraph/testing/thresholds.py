@@ -58,7 +58,12 @@ LOWERED: dict[str, dict[str, float]] = {
         "MARKS_BITS_MIN": 4,
         "MARKS_BITS_MAX": 10,
     },
-    "engine.read.operators.lookup": {"ASKED_BEFORE_INDEXING": 1, "INDEX_LOOKUP_ROWS": 3, "INDEXED_ROWS_MIN": 3},
+    "engine.read.operators.lookup": {
+        "ASKED_BEFORE_INDEXING": 1,
+        "INDEX_LOOKUP_ROWS": 3,
+        "DELETED_BESIDE_SHARE": 8,
+        "INDEXED_ROWS_MIN": 3,
+    },
     "engine.read.operators.match": {"MERGE_MIN": 3, "DENSE_FACTOR": 2, "SORT_EDGES_FROM": 3},
     "engine.read.vector.nearest": {
         "SKETCHED_ROWS_MIN": 4,
@@ -94,6 +99,7 @@ LOWERED: dict[str, dict[str, float]] = {
         "COLD_ROWS_MIN": 6,
         "FETCH_BYTES": 16,
         "FETCHED_ROW_BYTES": 4,
+        "FETCHED_BESIDE_BYTES": 2,
         "GATHERED_ROWS": 3,
         "GROWN_MAX": 4,
         "GROUP_ROWS_MAX": 8,

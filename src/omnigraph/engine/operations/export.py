@@ -111,7 +111,8 @@ def by_id(rows: pa.Table) -> pa.Table:
 def read_rows(handle: TableHandle, entity: Entity, limits: str | None) -> pa.Table:
     """The rows a condition selects, blobs in the text form they have in load records."""
     blobs = blob_columns(entity)
-    rows = handle.scan(row_schema(entity).names, limits, with_row_id=bool(blobs))
+    # An index would give the row ids of a large part of the table, and finding these costs more than reading all ids.
+    rows = handle.scan(row_schema(entity).names, limits, with_row_id=bool(blobs), use_scalar_index=False)
     for name in blobs:
         at = rows.schema.get_field_index(name)
         rows = rows.set_column(at, name, _blob_texts(handle, name, rows))

@@ -48,10 +48,13 @@ class Fetches:
         """After how many fetches of so many rows the column is read whole; every answer is compared with a scan."""
         self.count = 0
         whole = self.view.handle.scan([column]).column(column)
+        gone = [self.view.handle.deleted_offsets(fragment) for fragment in self.view.fragments]
+        dead = np.concatenate([start + offsets for start, offsets in zip(self.view.starts, gone, strict=False)])
+        live = np.setdiff1d(np.arange(self.view.position_count), dead)
         rng = np.random.default_rng(rows)
         for call in range(calls):
-            places = rng.integers(0, self.view.position_count, rows)
-            assert self.view.take(column, places).to_pylist() == whole.take(places).to_pylist()
+            places = rng.integers(0, len(live), rows)
+            assert self.view.take(column, live[places]).to_pylist() == whole.take(places).to_pylist()
             if self.count == call:
                 return call
         raise AssertionError(f"{column} is not read whole after {calls} calls")
@@ -79,6 +82,13 @@ def test_rows_and_fragments_cost_as_well_as_calls(tmp_path: Path, small: pytest.
     small.setattr(tables, "FETCHED_ROW_BYTES", 100)
     rows = Fetches(graph, small).until_whole("i", rows=8)
     assert calls > fragments > rows == 1
+
+
+def test_deleted_rows_beside_those_that_are_fetched_cost_as_well(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
+    graph = _opened(tmp_path / "g", [100], text="x" * 100)
+    without = Fetches(graph, small).until_whole("t", rows=4)
+    graph.mutate("query d() { delete P where i < 50 }")
+    assert Fetches(graph, small).until_whole("t", rows=4) < without // 3
 
 
 def test_a_long_column_of_numbers_is_read_whole_after_a_few_calls(

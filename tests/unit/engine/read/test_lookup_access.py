@@ -51,6 +51,23 @@ def test_a_column_that_is_asked_again_and_again_is_sorted(large):
     assert "from sorted values" in explain_analyze(plan_of(large), large.state, {}).to_text()
 
 
+def test_the_index_is_asked_less_often_where_rows_were_deleted(large, monkeypatch):
+    monkeypatch.setattr(lookup, "DELETED_BESIDE_SHARE", 1)
+
+    def asked_before_sorting(graph):
+        for asked in range(10):
+            told = explain_analyze(plan_of(graph), graph.state, {}).to_text()
+            assert graph.ask(BODY) == [(30, "queen number 3")]
+            if "from sorted values" in told:
+                return asked
+        raise AssertionError("the column is never sorted")
+
+    before = asked_before_sorting(large)
+    lance.dataset(large.uri("node:Person")).delete("id = 'p4'")
+    SHARED.clear()
+    assert asked_before_sorting(large.now()) < before
+
+
 def test_rows_written_after_the_index_and_rows_deleted_since_are_right(large):
     more = large.rows("node:Person", [{"id": "p3b", "key": "p3", "age": 31, "bio": "late", "taste": None}])
     lance.write_dataset(more, large.uri("node:Person"), mode="append")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from omnigraph.engine.operations.export import export_lines
 from omnigraph.engine.operations.load import load
+from omnigraph.engine.storage.handle import TableHandle
 from omnigraph.engine.write.limits import WriteLimits
 from omnigraph.errors import ConstraintError, InputError, KeyConflictError, LimitError, NotFoundError
 
@@ -164,6 +165,25 @@ def test_an_export_is_ordered_by_table_and_id_also_when_read_in_ranges(harbour, 
     assert keys == sorted(keys)
     monkeypatch.setattr(export, "RANGE_ROWS", 2)
     assert harbour.lines() == lines
+
+
+def test_an_export_in_ranges_asks_no_index(harbour, monkeypatch):
+    from omnigraph.engine.operations import export
+
+    lines = harbour.lines()
+    options = []
+    plain = TableHandle.scan
+
+    def noted(handle, columns=None, filter=None, **named):
+        options.append((filter, named.get("use_scalar_index")))
+        return plain(handle, columns, filter, **named)
+
+    monkeypatch.setattr(TableHandle, "scan", noted)
+    monkeypatch.setattr(export, "RANGE_ROWS", 2)
+    assert harbour.lines() == lines
+    ranges = [used for filter, used in options if filter and filter.startswith("id ")]
+    assert ranges
+    assert set(ranges) == {False}
 
 
 def test_an_export_can_be_limited_to_types_and_tables(harbour):

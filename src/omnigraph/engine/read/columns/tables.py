@@ -39,6 +39,8 @@ FETCH_BYTES = 512 << 10
 """How much of a column could be read whole in the time that fetching from one fragment takes."""
 FETCHED_ROW_BYTES = 8 << 10
 """And in the time that each row of it takes. A column is read whole once fetching has cost as much as that would."""
+FETCHED_BESIDE_BYTES = 4
+"""And in the time that each deleted row of its fragment adds to that, which Lance counts for every row it takes."""
 GATHERED_ROWS = 128
 """So many numbers are gathered one by one where they lie in several groups."""
 GROWN_MAX = 16
@@ -293,7 +295,9 @@ class TableView:
         ids = np.array([self.fragments[place].id for place in owner.tolist()], dtype=np.uint64)
         addresses = (ids << np.uint64(32)) | (positions - self.starts[owner]).astype(np.uint64)
         found = wide.one_array(self.handle.take_addresses(addresses, [column]).column(column))
+        beside = sum([self.fragments[place].deleted_rows for place in owner.tolist()])
         spent += len(set(owner.tolist())) * FETCH_BYTES + len(positions) * FETCHED_ROW_BYTES
+        spent += beside * FETCHED_BESIDE_BYTES
         self.cache.put(key, (spent, rows + len(positions), size + found.nbytes), 64)
         return found
 

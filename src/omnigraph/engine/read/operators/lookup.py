@@ -32,6 +32,8 @@ from omnigraph.plan.operators import (
 ASKED_BEFORE_INDEXING = 2
 INDEX_LOOKUP_ROWS = 2_500
 """A lookup in the index of a table takes as long as reading and sorting so many rows."""
+DELETED_BESIDE_SHARE = 20
+"""And as one in so many of the rows of fragments with deletions, for Lance numbers the live ones of these each time."""
 INDEXED_ROWS_MIN = 512
 INDEXABLE = INTEGERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME}
 """Types whose values are looked up."""
@@ -114,9 +116,14 @@ def choose_access(view: TableView, reference: PropertyRef, *, asking: bool) -> A
     asked = (view.cache.get(("asked", view.handle.uri, field_id)) or 0) + 1
     if asking:
         view.cache.put(("asked", view.handle.uri, field_id), asked, 64)
-    if asked * INDEX_LOOKUP_ROWS < view.position_count and _has_index(view, reference):
+    if asked * _lookup_rows(view) < view.position_count and _has_index(view, reference):
         return Access.INDEX
     return Access.SORTED if asked >= ASKED_BEFORE_INDEXING else Access.SCAN
+
+
+def _lookup_rows(view: TableView) -> int:
+    """How many rows could be sorted while the index of the table is asked once."""
+    return INDEX_LOOKUP_ROWS + sum([f.physical_rows for f in view.fragments if f.deleted_rows]) // DELETED_BESIDE_SHARE
 
 
 def _has_index(view: TableView, reference: PropertyRef) -> bool:
