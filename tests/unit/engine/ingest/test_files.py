@@ -205,7 +205,7 @@ def test_a_csv_without_a_byte_names_no_columns_and_is_refused(tmp_path: Path, na
     assert graph.load(tmp_path / "none.jsonl", mode=mode).commit_id is None
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", gzip.compress(b"")])
+@pytest.mark.parametrize("text", [b"", b"\n", gzip.compress(b"", mtime=0)], ids=["nothing", "a line end", "gzip"])
 def test_lines_of_a_type_without_a_row_leave_it_empty_when_they_overwrite_it(tmp_path: Path, text: bytes) -> None:
     graph = create(tmp_path / "g", "node Berth { code: String @key }  node Ship { name: String @key }")
     graph.load([{"type": "Berth", "data": {"code": "N1"}}, {"type": "Ship", "data": {"name": "Ada"}}])
