@@ -232,8 +232,10 @@ def test_a_text_without_a_direction_is_refused_without_a_warning() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(InputError, match="zero"):
+        with pytest.raises(InputError, match="text 2 of 2 is empty"):
             LocalEmbedder().embed_documents(["words", ""], 256)
+        with pytest.raises(InputError, match="zero"):
+            LocalEmbedder().embed_query("", 256)
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
