@@ -162,15 +162,18 @@ class LocalEmbedder:
 
     def embed_query(self, text: str, dimension: int) -> Vector:
         """The vector of a text that asks."""
-        return self.embed_documents([text], dimension)[0]
+        return self._embed([text], dimension)[0]
 
     def embed_documents(self, texts: Sequence[str], dimension: int) -> list[Vector]:
-        """The vectors of texts.
+        """The vectors of texts that are stored.
 
         Raises:
             InputError: the property is not of the model's dimension, the model is not installed, or a text is missing.
         """
         _require_texts(texts)
+        return self._embed(texts, dimension)
+
+    def _embed(self, texts: Sequence[str], dimension: int) -> list[Vector]:
         if dimension != LOCAL_DIMENSION:
             raise InputError(
                 f"model '{LOCAL_MODEL}' makes vectors of {LOCAL_DIMENSION} numbers, and the property has {dimension}:"
